@@ -96,7 +96,7 @@ Request askedOf(const RunOptions &options) {
   asked.microbatches = options.microbatches;
   asked.chunks = options.virtualStages;
   if (options.sequenceParallel)
-    asked.sequence = "tp";
+    asked.sequence = axisName(AxisRole::Tensor);
   asked.zero = options.zero;
   if (!options.recompute.empty())
     asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
@@ -115,10 +115,10 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
     const bool searched = strategy.schedule == partitioner::searchedSchedule;
     strategy.chunks = !searched ? partitioner::chunksOf(strategy.schedule) : options.cluster.empty() ? 1 : 0;
   }
-  if (!strategy.sequence.empty() && strategy.mesh.size("tp") == 1)
+  if (!strategy.sequence.empty() && strategy.mesh.size(AxisRole::Tensor) == 1)
     throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
                                 asked.sequence ? "--sequence-parallel" : "sequence", meshText(strategy.mesh)));
-  if (strategy.zero && strategy.mesh.size("dp") == 1)
+  if (strategy.zero && strategy.mesh.size(AxisRole::Data) == 1)
     throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}", asked.zero ? "--zero" : "zero =",
                                 strategy.zero, meshText(strategy.mesh)));
   return strategy;
@@ -149,7 +149,7 @@ static int64_t chooseScatterGather(const RunOptions &options, const partitioner:
   if (when.empty() && strategy.scatterGather)
     return *strategy.scatterGather;
   const Mesh &mesh = strategy.mesh;
-  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size("dp"), mesh.size("tp"), mesh.size("pp")) : 0;
+  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline)) : 0;
 }
 
 /// The backend of the cluster's devices, which must agree with --backend; without a cluster, that of --backend.
@@ -202,7 +202,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   job.config.optimizer = chooseOptimizer(config.optimizer, options);
   job.strategy = chooseStrategy(options);
   job.strategy.scatterGather = chooseScatterGather(options, job.strategy, cluster);
-  job.batch = chooseBatch(config, options, job.strategy.mesh.size("dp"));
+  job.batch = chooseBatch(config, options, job.strategy.mesh.size(AxisRole::Data));
   job.seed = options.seed.value_or(0);
   if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
     throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
@@ -213,7 +213,7 @@ Job resolveJob(const TrainConfig &config, const RunOptions &options) {
   if (job.evalBatch < 0 || job.evalBatch % job.strategy.microbatches)
     throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
                                 job.evalBatch, job.strategy.microbatches));
-  const int64_t evalRows = job.evalBatch / job.strategy.microbatches, dp = job.strategy.mesh.size("dp");
+  const int64_t evalRows = job.evalBatch / job.strategy.microbatches, dp = job.strategy.mesh.size(AxisRole::Data);
   if (job.evalBatch && evalRows < dp)
     throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
                                 job.evalBatch, evalRows, dp));

@@ -69,7 +69,7 @@ std::optional<std::string> otherSchedule(const plan::Plan &plan, const RunOption
 }
 
 std::optional<std::string> otherBatchPerRank(const plan::Plan &plan, const RunOptions &given) {
-  const int64_t dp = sizeOfAxis(plan, "dp"), batch = globalBatch(*given.batchPerRank, dp);
+  const int64_t dp = sizeOfAxis(plan, AxisRole::Data), batch = globalBatch(*given.batchPerRank, dp);
   if (batch == plan.batch())
     return std::nullopt;
   return fmt::format("a global batch of {}, with dp={} this is {}", plan.batch(), dp, batch);

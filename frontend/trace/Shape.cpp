@@ -2,6 +2,7 @@
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
+#include "runtime/base/AxisRole.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -237,7 +238,7 @@ static bool knownEntry(const std::string &entry) {
   for (size_t at = 0;; ++at) {
     const size_t plus = entry.find('+', at);
     const std::string axis = entry.substr(at, plus - at);
-    if (axis != "dp" && axis != "tp")
+    if (roleOf(axis) != AxisRole::Data && roleOf(axis) != AxisRole::Tensor)
       return false;
     if (plus == std::string::npos)
       return true;

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_DIST_OPS
 #define CLEAVE_DIST_OPS
 
-include "mlir/IR/OpBase.td"
+include "ir/OpGroup.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -38,7 +38,7 @@ def Dist_Dialect : Dialect {
     | attribute | on | type |
     |---|---|---|
     | `dist.sharding` | arguments | `#dist.sharding` |
-    | `dist.shardings` | ops: an entry for each result; a library call has none for a workspace | array of `#dist.sharding` |
+    | `dist.shardings` | ops: an entry for each result; a library call may lack those of its last results | array of `#dist.sharding` |
     | `dist.global` | arguments of local functions: the type before the split | type |
     | `dist.globals` | ops of local functions: the same for each result | array of types |
     | `dist.gathered` | a reshard that gathers a parameter which ZeRO stores in parts: how long the result is kept | string, "iteration" or "segment" |
@@ -90,6 +90,8 @@ class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemo
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
+let opDocGroup = OpGroup<"Meshes and reshards"> in {
+
 def Dist_MeshOp : Op<Dist_Dialect, "mesh", [Symbol]> {
   let summary = "a grid of devices: names and sizes of its axes; rank order is pp, dp, tp from slowest to fastest";
   let description = [{ (C1) names and sizes have equal length. (C2) names differ. (C3) sizes are at least 1. }];
@@ -104,7 +106,11 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
   let results = (outs Dist_Tensor:$result);
 }
 
-// ---- local phase: `axes` are mesh axis names; the group is the ranks that differ only in those coordinates ----------
+} // group
+
+// ---- local phase: `axes` are mesh axis names; the members are the ranks that differ only in those coordinates --------
+
+let opDocGroup = OpGroup<"Collectives"> in {
 
 def Dist_AllReduceOp : Dist_Op<"all_reduce"> {
   let summary = "reduces over the members, in member order; every member receives the result; several tensors form one bucket";
@@ -130,6 +136,11 @@ def Dist_ReduceScatterOp : Dist_Op<"reduce_scatter"> {
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Shares of a rank"> in {
+
 def Dist_ShardOffsetOp : Dist_Op<"shard_offset", [Pure]> {
   let summary = "start of this rank's share of `size` elements split over `axes`, tensor<i32>, read from the rank's table";
   let arguments = (ins I64Attr:$size, StrArrayAttr:$axes);
@@ -142,6 +153,11 @@ def Dist_ShardSliceOp : Dist_Op<"shard_slice", [Pure]> {
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Messages"> in {
+
 def Dist_SendOp : Dist_Op<"send"> {
   let summary = "starts sending the operand to the rank of stage `stage` with this rank's other coordinates";
   let arguments = (ins Dist_Tensor:$input, I64Attr:$stage, I64Attr:$tag);
@@ -151,5 +167,7 @@ def Dist_RecvOp : Dist_Op<"recv"> {
   let arguments = (ins I64Attr:$stage, I64Attr:$tag);
   let results = (outs Dist_Tensor:$result);
 }
+
+} // group
 
 #endif

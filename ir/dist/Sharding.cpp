@@ -31,11 +31,10 @@ int64_t Mesh::ranks() const {
 // Axis order from slowest to fastest: pp, dp, tp. Missing axes count as size 1; unknown axes would come first.
 static std::vector<size_t> rankOrder(const Mesh &mesh) {
   std::vector<size_t> order;
-  auto position = [](const std::string &name) { return name == "pp" ? 1 : name == "dp" ? 2 : name == "tp" ? 3 : 0; };
   for (size_t i = 0; i < mesh.axes.size(); ++i)
     order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return position(mesh.axes[a].name) < position(mesh.axes[b].name); });
+                   [&](size_t a, size_t b) { return mesh.axes[a].role() < mesh.axes[b].role(); });
   return order;
 }
 

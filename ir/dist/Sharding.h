@@ -1,5 +1,7 @@
 // Meshes and shardings as value structs without MLIR, so that tests can write them as literals.
 #pragma once
+#include "runtime/base/AxisRole.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,10 +9,11 @@
 
 namespace cleave {
 
-/// A mesh axis: its name ("dp", "tp", "pp") and its number of devices.
+/// A mesh axis: its name, from which its role follows, and its number of devices.
 struct MeshAxis {
   std::string name;
   int64_t size = 1;
+  std::optional<AxisRole> role() const { return roleOf(name); }
   bool operator==(const MeshAxis &) const = default;
 };
 
@@ -19,6 +22,7 @@ struct Mesh {
   std::vector<MeshAxis> axes;
   /// Size of an axis; 1 if the mesh has no such axis.
   int64_t size(const std::string &axis) const;
+  int64_t size(AxisRole role) const { return size(std::string(axisName(role))); }
   /// Product over several axes.
   int64_t size(const std::vector<std::string> &names) const;
   int64_t ranks() const;
@@ -27,6 +31,7 @@ struct Mesh {
   int64_t rank(const std::vector<int64_t> &coords) const;
   /// Linear coordinate of `coords` along `names`, listed major to minor.
   int64_t linear(const std::vector<std::string> &names, const std::vector<int64_t> &coords) const;
+  int64_t coordinate(AxisRole role, const std::vector<int64_t> &coords) const { return linear({axisName(role)}, coords); }
   bool operator==(const Mesh &) const = default;
 };
 

@@ -35,11 +35,6 @@ mlir::FailureOr<llvm::SmallVector<int64_t>> convShape(std::optional<mlir::Locati
                                                       llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> weight,
                                                       llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
                                                       llvm::ArrayRef<int64_t> dilation, int64_t groups, bool last);
-/// Checks C1 to C4 of pooling of shape `input`; returns its output shape.
-mlir::FailureOr<llvm::SmallVector<int64_t>> poolShape(std::optional<mlir::Location> loc, llvm::StringRef name,
-                                                      llvm::ArrayRef<int64_t> input, llvm::ArrayRef<int64_t> kernel,
-                                                      llvm::ArrayRef<int64_t> stride, llvm::ArrayRef<int64_t> padding,
-                                                      bool last);
 /// Checks C1 and C2 of an embedding's gradient, for the graph dialect and for the library dialect.
 mlir::LogicalResult checkEmbeddingGrad(mlir::Operation *op, mlir::Value grad, mlir::Value ids, mlir::Value result);
 

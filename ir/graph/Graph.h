@@ -90,6 +90,9 @@ std::optional<double> splatOf(mlir::Value value);
 /// A tensor of `type` with `value`, rounded to the element type, in every element.
 mlir::DenseElementsAttr splatAttr(mlir::RankedTensorType type, double value);
 mlir::Value splatConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type, double value);
+/// Floating-point operations of a convolution and of the gradient of its input or weight: a multiplication and an
+/// addition for each element of `result`, the convolution's, and each of one output channel's weight.
+double convFlops(mlir::Value weight, mlir::Value result);
 /// Copies the discardable attributes (path, stage, phase, ...) of an op to the one that replaces it.
 void copyMarks(mlir::Operation *from, mlir::Operation *to);
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_GRAPH_BASE
 #define CLEAVE_GRAPH_BASE
 
-include "mlir/IR/OpBase.td"
+include "ir/OpGroup.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -38,7 +38,7 @@ def Cleave_Dialect : Dialect {
     Every op has the user's source line as its location, `cleave.path` (the path of the module that created it) and, if the
     user set one, `cleave.stage`. Ops with `cleave.per_microbatch` combine the samples of a microbatch on purpose.
     Differentiation copies path and stage to the gradient ops and adds `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
-    their gradients and their sharding rules have equal shapes. Composite ops (softmax, layerNorm, batchNorm, crossEntropy)
+    their gradients and their sharding rules have equal shapes. Composite ops (softmax, layer_norm, batch_norm, cross_entropy)
     have gradient ops and are decomposed into primitives after differentiation, before a strategy is applied. A reduction
     over a split dimension is then an ordinary partial sum, so synchronised batch normalisation and cross-entropy over
     split classes need no rule of their own.
@@ -124,6 +124,9 @@ def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]> {
 }
 def Cleave_IntTensor : StaticShapeTensorOf<[I32, I64]> {
   let summary = "tensor of static shape of i32 or i64";
+}
+def Cleave_Int32Tensor : StaticShapeTensorOf<[I32]> {
+  let summary = "tensor of static shape of i32";
 }
 def Cleave_BoolTensor : StaticShapeTensorOf<[I1]> {
   let summary = "tensor of static shape of i1";

@@ -4,7 +4,7 @@
 
 include "ir/graph/GraphBase.td"
 
-// ---- elementwise --------------------------------------------------------------------------------------------------
+let opDocGroup = OpGroup<"Elementwise ops"> in {
 
 def Cleave_NegOp : Cleave_Unary<"neg", "-x">;
 def Cleave_AbsOp : Cleave_Unary<"abs", "|x|">;
@@ -62,7 +62,9 @@ def Cleave_CastOp : Cleave_Op<"cast", [Elementwise, SameOperandsAndResultShape]>
   let hasFolder = 1;
 }
 
-// ---- constants and indices ---------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Constants and indices"> in {
 
 def Cleave_ConstantOp : Cleave_Op<"constant", [ConstantLike]> {
   let summary = "a constant tensor (usually a splat)";
@@ -89,7 +91,9 @@ def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 
-// ---- shape -------------------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Shapes"> in {
 
 def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let summary = "repeats the operand along new dimensions";
@@ -153,6 +157,11 @@ def Cleave_ConcatOp : Cleave_InferOp<"concat"> {
   let results = (outs Cleave_Tensor:$result);
   let hasFolder = 1;
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Look-ups"> in {
+
 def Cleave_GatherOp : Cleave_InferOp<"gather"> {
   let summary = "result[.., j, ..] = input[.., index[.., j, ..], ..] along `dim` (torch.gather)";
   let description = [{ (C1) ranks are equal. (C2) 0 <= dim < rank. (C3) other dimensions are equal. (C4) index is i32. }];
@@ -182,7 +191,9 @@ def Cleave_EmbeddingGradOp : Cleave_Op<"embedding_grad"> {
   let hasVerifier = 1;
 }
 
-// ---- linear algebra ----------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Matrix products and convolutions"> in {
 
 def Cleave_MatmulOp : Cleave_InferOp<"matmul"> {
   let summary = "matrix product over the last two dimensions";
@@ -211,18 +222,25 @@ def Cleave_Conv2dOp : Cleave_InferOp<"conv2d"> {
 }
 def Cleave_Conv2dInputGradOp : Cleave_ConvLike<"conv2d_input_grad"> {
   let summary = "gradient of conv2d's input (the result type), from weight and grad, the gradient of conv2d's result";
-  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result.
+    (C7) element types are equal. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$weight, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
 def Cleave_Conv2dWeightGradOp : Cleave_ConvLike<"conv2d_weight_grad"> {
   let summary = "gradient of conv2d's weight (the result type), from input and grad, the gradient of conv2d's result";
-  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result. }];
+  let description = [{ (C1) to (C5) as conv2d. (C6) grad has the shape of the convolution's result.
+    (C7) element types are equal. }];
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        DenseI64ArrayAttr:$dilation, I64Attr:$groups, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Pooling"> in {
+
 // kernel = [h, w]; tensors are [n, c, h, w], with `channels_last` [n, h, w, c]
 def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
   let summary = "maximum of each window, NaN if one is NaN; `workspace` (i32, the result's shape) is opaque, for the gradient only";
@@ -230,13 +248,13 @@ def Cleave_MaxPool2dOp : Cleave_InferOp<"max_pool2d"> {
     (C4) kernel and stride have 2 positive values, padding 4 that are not negative. }];
   let arguments = (ins Cleave_FloatTensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
                        UnitAttr:$channels_last);
-  let results = (outs Cleave_FloatTensor:$result, Cleave_IntTensor:$workspace);
+  let results = (outs Cleave_FloatTensor:$result, Cleave_Int32Tensor:$workspace);
 }
 def Cleave_MaxPool2dGradOp : Cleave_Op<"max_pool2d_grad"> {
   let summary = "gradient of max_pool2d's input (the result type); the first maximum in row order receives it, or the last NaN";
   let description = [{ (C1) to (C4) as max_pool2d. (C5) grad has the shape of its result. (C6) the workspace has the same shape. }];
   let hasVerifier = 1;
-  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_IntTensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
+  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_Int32Tensor:$workspace, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
                        DenseI64ArrayAttr:$padding, UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
@@ -256,6 +274,11 @@ def Cleave_AvgPool2dGradOp : Cleave_Op<"avg_pool2d_grad"> {
                        UnitAttr:$channels_last);
   let results = (outs Cleave_FloatTensor:$result);
 }
+
+} // group
+
+let opDocGroup = OpGroup<"Attention"> in {
+
 def Cleave_AttentionOp : Cleave_InferOp<"attention"> {
   let summary = "softmax(scale * q k^T, causal mask) v; `lse` is the log of the softmax's denominator";
   let description = [{
@@ -273,7 +296,9 @@ def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad"> {
   let results = (outs Cleave_FloatTensor:$gradQ, Cleave_FloatTensor:$gradK, Cleave_FloatTensor:$gradV);
 }
 
-// ---- composites: decomposed into primitives after differentiation -------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Composites"> in {
 
 def Cleave_SoftmaxOp : Cleave_Op<"softmax", [SameOperandsAndResultType]> {
   let summary = "exp(x - max) / sum along `dim`";
@@ -347,7 +372,9 @@ def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
   let results = (outs Cleave_FloatTensor:$result);
 }
 
-// ---- fusion: compiled to one kernel by code generation ------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Fusions"> in {
 
 def Cleave_FusionOp : Op<Cleave_Dialect, "fusion", [Pure, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">]> {
   let summary = "elementwise ops and reductions computed by one generated kernel";
@@ -368,7 +395,9 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
   let builders = [OpBuilder<(ins), [{}]>];
 }
 
-// ---- markers -----------------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Marks"> in {
 
 def Cleave_DetachOp : Cleave_Unary<"detach", "identity with zero gradient; removed by decomposition">;
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
@@ -379,5 +408,7 @@ def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
   let assemblyFormat = "$input $sharding attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
+
+} // group
 
 #endif

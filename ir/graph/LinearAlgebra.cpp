@@ -71,6 +71,14 @@ FailureOr<SmallVector<int64_t>> cleave::ir::convShape(std::optional<Location> lo
   return SmallVector<int64_t>{input[0], weight[0], h, w};
 }
 
+double cleave::ir::convFlops(Value weight, Value result) {
+  double flops = 2;
+  for (ArrayRef<int64_t> sizes : {shapeOf(result), shapeOf(weight).drop_front()})
+    for (int64_t size : sizes)
+      flops *= static_cast<double>(size);
+  return flops;
+}
+
 LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
                                          DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                          SmallVectorImpl<Type> &types) {
@@ -83,7 +91,7 @@ LogicalResult Conv2dOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   return success();
 }
 
-/// Checks both convolution gradients: C1 to C5 as conv2d, and C6.
+/// Checks both convolution gradients: C1 to C5 as conv2d, C6 and C7.
 template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
   auto shape = convShape(op.getLoc(), op.getOperationName(), input, weight, op.getStride(), op.getPadding(),
                          op.getDilation(), op.getGroups(), op.getChannelsLast());
@@ -92,15 +100,19 @@ template <typename Op> static LogicalResult verifyConvGrad(Op op, ArrayRef<int64
   if (ArrayRef<int64_t>(*shape) != shapeOf(op.getGrad()))
     return op.emitOpError("C6: grad is ")
            << shapeText(shapeOf(op.getGrad())) << ", the convolution's result " << shapeText(*shape);
+  for (Value value : {Value(op->getOperand(1)), Value(op.getResult())})
+    if (elementOf(value) != elementOf(op.getGrad()))
+      return op.emitOpError("C7: element types are ") << elementOf(op.getGrad()) << " and " << elementOf(value);
   return success();
 }
 
 LogicalResult Conv2dInputGradOp::verify() { return verifyConvGrad(*this, getType().getShape(), shapeOf(getWeight())); }
 LogicalResult Conv2dWeightGradOp::verify() { return verifyConvGrad(*this, shapeOf(getInput()), getType().getShape()); }
 
-FailureOr<SmallVector<int64_t>> cleave::ir::poolShape(std::optional<Location> loc, StringRef name,
-                                                      ArrayRef<int64_t> input, ArrayRef<int64_t> kernel,
-                                                      ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool last) {
+/// Checks C1 to C4 of pooling of shape `input`; returns its output shape.
+static FailureOr<SmallVector<int64_t>> poolShape(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> input,
+                                                 ArrayRef<int64_t> kernel, ArrayRef<int64_t> stride,
+                                                 ArrayRef<int64_t> padding, bool last) {
   if (input.size() != 4)
     return broken(loc, name, "C1: the rank is ", input.size(), ", not 4");
   if (last) {

@@ -127,7 +127,7 @@ std::vector<Contribution> Port::exchange(const std::vector<std::string> &axes, c
       const std::string &axis = world.mesh.axes[i].name;
       if (std::find(axes.begin(), axes.end(), axis) == axes.end())
         member &= coords[i] == at[i];
-      else if (axis == "pp" && !stages.empty())
+      else if (roleOf(axis) == AxisRole::Pipeline && !stages.empty())
         member &= std::find(stages.begin(), stages.end(), coords[i]) != stages.end();
     }
     if (member)
@@ -144,7 +144,7 @@ std::vector<Contribution> Port::exchange(const std::vector<std::string> &axes, c
 int64_t Port::rankOfStage(int64_t stage) const {
   std::vector<int64_t> coords = at;
   for (size_t i = 0; i < coords.size(); ++i)
-    if (world.mesh.axes[i].name == "pp")
+    if (world.mesh.axes[i].role() == AxisRole::Pipeline)
       coords[i] = stage % world.mesh.axes[i].size;
   return world.mesh.rank(coords);
 }

@@ -47,12 +47,6 @@ LogicalResult ViewAttr::verify(function_ref<InFlightDiagnostic()> emitError, int
 
 namespace {
 
-double productOf(std::initializer_list<int64_t> sizes, double first) {
-  for (int64_t size : sizes)
-    first *= static_cast<double>(size);
-  return first;
-}
-
 bool allPositive(ArrayRef<int64_t> sizes) {
   return llvm::all_of(sizes, [](int64_t size) { return size > 0; });
 }
@@ -126,8 +120,7 @@ LogicalResult checkAccumulation(Operation *op, int rule, Value into, bool accumu
 // ---- matrix products ------------------------------------------------------------------------------------------------
 
 double MatmulOp::flops() {
-  double flops =
-      productOf({static_cast<int64_t>(getM()), static_cast<int64_t>(getN()), static_cast<int64_t>(getK())}, 2);
+  double flops = 2.0 * static_cast<double>(getM()) * static_cast<double>(getN()) * static_cast<double>(getK());
   for (int64_t size : getBatch())
     flops *= static_cast<double>(size);
   return flops;
@@ -207,7 +200,7 @@ LogicalResult MatmulOp::verify() {
   return checkEpilogue(*this);
 }
 
-// ---- convolutions and pooling ---------------------------------------------------------------------------------------
+// ---- convolutions ---------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -224,33 +217,10 @@ template <typename Op> LogicalResult checkConv(Op op, Value input, Value weight,
   return checkSameElement(op, 7, {input, weight, result});
 }
 
-/// Twice the elements of the convolution's result times those of one output channel's weight.
-template <typename Op> double convFlops(Op op, Value weight, Value result) {
-  const ArrayRef<int64_t> out = shapeOf(result), kernel = shapeOf(weight);
-  return productOf({out[0], out[1], out[2], out[3], kernel[1], kernel[2], kernel[3]}, 2);
-}
-
-/// Checks C1 to C4 of the pooling; C5: `result` has the pooling's shape; C6: the workspace, if any, has it too.
-template <typename Op>
-LogicalResult checkPool(Op op, Value input, Value result, StringRef name, Value workspace = Value()) {
-  auto shape = cleave::ir::poolShape(op.getLoc(), op.getOperationName(), shapeOf(input), op.getKernel(), op.getStride(),
-                                     op.getPadding(), op.getChannelsLast());
-  if (failed(shape))
-    return failure();
-  if (ArrayRef<int64_t>(*shape) != shapeOf(result))
-    return op.emitOpError("C5: ") << name << " is " << shapeText(shapeOf(result)) << ", the pooling's shape "
-                                  << shapeText(*shape);
-  if (workspace && shapeOf(workspace) != shapeOf(result))
-    return op.emitOpError("C6: the workspace is ")
-           << shapeText(shapeOf(workspace)) << ", the pooling's shape " << shapeText(*shape);
-  return success();
-}
-
 } // namespace
 
-double Conv2dOp::flops() { return convFlops(*this, getWeight(), getResult()); }
-double Conv2dInputGradOp::flops() { return convFlops(*this, getWeight(), getGrad()); }
-double Conv2dWeightGradOp::flops() { return convFlops(*this, getResult(), getGrad()); }
+double Conv2dOp::flops() { return cleave::ir::convFlops(getWeight(), getResult()); }
+double Conv2dWeightGradOp::flops() { return cleave::ir::convFlops(getResult(), getGrad()); }
 
 LogicalResult Conv2dOp::verify() {
   if (failed(checkConv(*this, getInput(), getWeight(), getResult(), "the result")))
@@ -264,18 +234,11 @@ LogicalResult Conv2dOp::verify() {
   return success();
 }
 
-LogicalResult Conv2dInputGradOp::verify() { return checkConv(*this, getResult(), getWeight(), getGrad(), "grad"); }
-
 LogicalResult Conv2dWeightGradOp::verify() {
   if (failed(checkConv(*this, getInput(), getResult(), getGrad(), "grad")))
     return failure();
   return checkAccumulation(*this, 8, getInto(), getAccumulate(), getResult());
 }
-
-LogicalResult MaxPool2dOp::verify() { return checkPool(*this, getInput(), getResult(), "the result", getWorkspace()); }
-LogicalResult MaxPool2dGradOp::verify() { return checkPool(*this, getResult(), getGrad(), "grad", getWorkspace()); }
-LogicalResult AvgPool2dOp::verify() { return checkPool(*this, getInput(), getResult(), "the result"); }
-LogicalResult AvgPool2dGradOp::verify() { return checkPool(*this, getResult(), getGrad(), "grad"); }
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 

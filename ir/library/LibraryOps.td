@@ -2,7 +2,7 @@
 #ifndef CLEAVE_LIBRARY_OPS
 #define CLEAVE_LIBRARY_OPS
 
-include "mlir/IR/OpBase.td"
+include "ir/OpGroup.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -14,9 +14,10 @@ def Library_Dialect : Dialect {
   let description = [{
     The library dialect says *which call* computes an op. It exists between selection and export. Selection
     (`passes/select`) replaces graph ops by these ops before fusion, so that strides, biases and accumulation are decided
-    while the graph is still plain. Fusion makes kernels of the graph ops that are left and does not look into library ops.
-    Export writes one step of the plan for each library op. A cost model reads the same ops: every op says how many
-    floating-point operations it does, and its types and views say which bytes it reads and writes.
+    while the graph is still plain. A graph op that says all that its call needs stays as it is: pooling, its gradients, and
+    the gradient of a convolution's input. Fusion makes kernels of the other graph ops that are left and does not look into
+    library ops. Export writes one step of the plan for each library op. A cost model reads the same ops: every op says how
+    many floating-point operations it does, and its types and views say which bytes it reads and writes.
 
     *Views.* A call reads an operand as a strided window onto the tensor's memory: `#library.view<offset, [strides]>`, in
     elements. Transposes, slices, reshapes and broadcasts before the call become views, and so do transposes and reshapes
@@ -77,7 +78,7 @@ class Library_Op<string mnemonic, list<Trait> traits = []>
   let hasVerifier = 1;
 }
 
-// ---- matrix products -------------------------------------------------------------------------------------------------
+let opDocGroup = OpGroup<"Matrix products"> in {
 
 def Library_MatmulOp : Library_Op<"matmul", [AttrSizedOperandSegments]> {
   let summary = "c = epilogue(a b + bias), or into + a b; batched: for every index into `batch`";
@@ -114,7 +115,9 @@ def Library_MatmulOp : Library_Op<"matmul", [AttrSizedOperandSegments]> {
   }];
 }
 
-// ---- convolutions: attributes as cleave.conv2d -----------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Convolutions"> in {
 
 defvar Library_ConvAttributes = (ins DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation,
                                      I64Attr:$groups, UnitAttr:$channels_last);
@@ -131,13 +134,6 @@ def Library_Conv2dOp : Library_Op<"conv2d"> {
   let assemblyFormat = "$input `,` $weight (`bias` $bias^)? attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = "double flops();";
 }
-def Library_Conv2dInputGradOp : Library_Op<"conv2d_input_grad"> {
-  let summary = "gradient of a convolution's input (the result) from grad, of the convolution's result, and weight";
-  let description = [{ (C1) to (C5) as cleave.conv2d. (C6) grad has the convolution's shape. (C7) element types are equal. }];
-  let arguments = !con((ins Library_Float:$grad, Library_Float:$weight), Library_ConvAttributes);
-  let results = (outs Library_Float:$result);
-  let extraClassDeclaration = "double flops();";
-}
 def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
   let summary = "gradient of a convolution's weight (the result), or into plus it";
   let description = [{
@@ -151,41 +147,9 @@ def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
   let extraClassDeclaration = "double flops();";
 }
 
-// ---- pooling: attributes as cleave.max_pool2d --------------------------------------------------------------------------
+} // group
 
-defvar Library_PoolAttributes = (ins DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                                     UnitAttr:$channels_last);
-
-def Library_MaxPool2dOp : Library_Op<"max_pool2d"> {
-  let summary = "largest of each window; `workspace` (i32) is the library's own record for the gradient";
-  let description = [{
-    (C1) to (C4) as cleave.max_pool2d. (C5) the result has the pooling's shape. (C6) so has the workspace.
-  }];
-  let arguments = !con((ins Library_Float:$input), Library_PoolAttributes);
-  let results = (outs Library_Float:$result, Library_Int:$workspace);
-}
-def Library_MaxPool2dGradOp : Library_Op<"max_pool2d_grad"> {
-  let summary = "gradient of max_pool2d's input (the result)";
-  let description = [{
-    (C1) to (C4) as cleave.max_pool2d. (C5) grad has the pooling's shape. (C6) so has the workspace.
-  }];
-  let arguments = !con((ins Library_Float:$grad, Library_Int:$workspace), Library_PoolAttributes);
-  let results = (outs Library_Float:$result);
-}
-def Library_AvgPool2dOp : Library_Op<"avg_pool2d"> {
-  let summary = "mean of each window, padding counted";
-  let description = [{ (C1) to (C4) as cleave.avg_pool2d. (C5) the result has the pooling's shape. }];
-  let arguments = !con((ins Library_Float:$input), Library_PoolAttributes);
-  let results = (outs Library_Float:$result);
-}
-def Library_AvgPool2dGradOp : Library_Op<"avg_pool2d_grad"> {
-  let summary = "gradient of avg_pool2d's input (the result)";
-  let description = [{ (C1) to (C4) as cleave.avg_pool2d. (C5) grad has the pooling's shape. }];
-  let arguments = !con((ins Library_Float:$grad), Library_PoolAttributes);
-  let results = (outs Library_Float:$result);
-}
-
-// ---- attention -------------------------------------------------------------------------------------------------------
+let opDocGroup = OpGroup<"Attention"> in {
 
 defvar Library_AttentionAttributes = (ins I64Attr:$batch, I64Attr:$heads, I64Attr:$rows, I64Attr:$keys, I64Attr:$width,
                                           F64Attr:$scale, UnitAttr:$causal);
@@ -229,7 +193,9 @@ def Library_AttentionGradOp : Library_Op<"attention_grad"> {
   }];
 }
 
-// ---- look-ups and copies ---------------------------------------------------------------------------------------------
+} // group
+
+let opDocGroup = OpGroup<"Look-ups and copies"> in {
 
 def Library_EmbeddingGradOp : Library_Op<"embedding_grad", [AttrSizedOperandSegments]> {
   let summary = "gradient of an embedding's table, or into plus it; operands as cleave.embedding_grad";
@@ -257,5 +223,7 @@ def Library_CopyOp : Library_Op<"copy"> {
     $source $source_view (`into` $into^)? `to` $result_view attr-dict `:` functional-type(operands, results)
   }];
 }
+
+} // group
 
 #endif

@@ -133,7 +133,7 @@ private:
   }
 
   Sharding inputSharding(const std::vector<int64_t> &shape) const {
-    const int64_t dp = strategy.mesh.size("dp");
+    const int64_t dp = strategy.mesh.size(AxisRole::Data);
     Sharding sharding = Sharding::replicated(shape);
     if (dp == 1 || shape.empty())
       return sharding;
@@ -141,7 +141,7 @@ private:
       throw userError(
           fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)",
                       shape[0], dp));
-    sharding.dims[0].factors[0].axes = {"dp"};
+    sharding.dims[0].factors[0].axes = {axisName(AxisRole::Data)};
     return sharding;
   }
 

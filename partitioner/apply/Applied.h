@@ -33,7 +33,7 @@ struct StageInfo {
 
 struct Applied {
   mlir::OwningOpRef<mlir::ModuleOp> module; // local phase of the dist dialect
-  Strategy strategy;                        // complete: omitted decisions are filled in
+  Decisions decisions;
   std::vector<RankClass> classes;
   std::vector<StageInfo> stages;
   /// Per coordinate on axis pp. Train: begin, then the schedule of forward and backward (or input_gradient and

@@ -58,27 +58,31 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
 
 // Rejects an axis tp that splits nothing, because all of its ranks would do the same work.
 static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
-  if (strategy.mesh.size("tp") == 1)
+  if (strategy.mesh.size(AxisRole::Tensor) == 1)
     return;
-  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver("tp"); });
+  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
   train.walk([&](Operation *op) {
     if (op != train.getOperation())
-      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis("tp"); });
+      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
   });
   if (!used)
     throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "
                                 "other's work; a rule in [shard] or withSharding can split one",
-                                strategy.mesh.size("tp")));
+                                strategy.mesh.size(AxisRole::Tensor)));
 }
 
-NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
-  checkRules(step.lookupSymbol<func::FuncOp>("train"), strategy);
+NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
+  auto train = step.lookupSymbol<func::FuncOp>("train");
+  checkRules(train, strategy);
   NamedShardings named;
-  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
-       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   assignShardings(train, strategy, named);
   checkTensorAxis(train, strategy);
-  const NamedShardings stored = strategy.zero ? storedShardings(train, strategy, named) : NamedShardings();
+  return named;
+}
+
+void annotateOthers(ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored) {
+  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
+       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   if (update) {
     NamedShardings updated = stored;
     updated.insert(named.begin(), named.end());
@@ -90,12 +94,6 @@ NamedShardings annotate(ModuleOp step, const Strategy &strategy) {
     assignShardings(eval, strategy, named);
     alignMetrics({train, weights, eval});
   }
-  for (func::FuncOp func : {train, eval})
-    if (func)
-      gatherParameters(func, strategy, stored);
-  if (strategy.zero >= 2)
-    scatterGradients(train, stored);
-  return named;
 }
 
 namespace {
@@ -129,7 +127,7 @@ std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
   std::vector<std::pair<int64_t, std::vector<int64_t>>> order;
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
     std::vector<int64_t> coords = mesh.coords(rank), key;
-    int64_t position = mesh.linear({"pp"}, coords);
+    int64_t position = mesh.coordinate(AxisRole::Pipeline, coords);
     for (auto &[size, axes] : splits)
       key.push_back(shareSize(size, mesh.size(axes), mesh.linear(axes, coords)));
     auto [entry, added] = classes.try_emplace({position, key});
@@ -153,7 +151,7 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
     if (s < strategy.stages.size())
       stages[s].layers = strategy.stages[s];
   for (int64_t rank = 0; rank < strategy.mesh.ranks(); ++rank)
-    for (const int64_t stage : strategy.stagesAt(strategy.mesh.linear({"pp"}, strategy.mesh.coords(rank))))
+    for (const int64_t stage : strategy.stagesAt(strategy.mesh.coordinate(AxisRole::Pipeline, strategy.mesh.coords(rank))))
       stages[static_cast<size_t>(stage)].ranks.push_back(rank);
   func::FuncOp train = info.train;
   train.walk([&](Operation *op) {
@@ -190,8 +188,8 @@ void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
 
 /// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
 void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
-  const Strategy &strategy = applied.strategy;
-  const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size("pp"); };
+  const Decisions &strategy = applied.decisions;
+  const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size(AxisRole::Pipeline); };
   for (const Crossing &crossing : cut.crossings) {
     const SegmentKind made = cut.place.at(crossing.value.getDefiningOp()).kind;
     applied.messages.push_back({crossing.tag,
@@ -217,22 +215,18 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 
 } // namespace
 
-Strategy annotateStep(ModuleOp step, const Strategy &strategy) {
-  auto train = step.lookupSymbol<func::FuncOp>("train");
-  splitTiedGradients(train);
-  keepChangedBuffers(train);
+Decisions decide(ModuleOp annotated, const Strategy &strategy, const NamedShardings &named) {
   Strategy complete = strategy;
-  complete.shard = completeRules(annotate(step, strategy), strategy);
-  if (auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))
-    setTypeOfGradientSums(train, type.getValue(), strategy.mesh);
-  if (complete.schedule == searchedSchedule && complete.order.empty() && step.lookupSymbol("update"))
-    chooseSchedule(train, complete);
-  return complete;
+  complete.shard = completeRules(named, strategy);
+  const bool trains = annotated.lookupSymbol("update") != nullptr;
+  if (trains && complete.schedule == searchedSchedule && complete.order.empty())
+    chooseSchedule(annotated.lookupSymbol<func::FuncOp>("train"), complete);
+  return Decisions(std::move(complete), trains);
 }
 
-Applied apply(ModuleOp annotated, const Strategy &strategy) {
+Applied apply(ModuleOp annotated, const Decisions &strategy) {
   Applied applied;
-  applied.strategy = strategy;
+  applied.decisions = strategy;
   StepInfo info = describeStep(annotated, strategy);
   applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(annotated.getLoc()));
   declareMesh(*applied.module, strategy.mesh);
@@ -242,9 +236,9 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
   addMessages(applied, info.trainCut);
   addMessages(applied, info.evalCut, SegmentKind::Eval);
   applied.stages = stagesOf(strategy, info);
-  applied.train.resize(static_cast<size_t>(strategy.mesh.size("pp"))); // stays empty for a prediction
+  applied.train.resize(static_cast<size_t>(strategy.mesh.size(AxisRole::Pipeline))); // stays empty for a prediction
   if (info.update)
-    applied.train = itemsOf(strategy.plannedSchedule());
+    applied.train = itemsOf(strategy.work);
   for (std::vector<ScheduleItem> &items : applied.train) {
     items.insert(items.begin(), {{SegmentKind::Begin}, 0});
     if (info.weights)
@@ -252,7 +246,7 @@ Applied apply(ModuleOp annotated, const Strategy &strategy) {
     items.push_back({{SegmentKind::Reduce}, 0});
     items.push_back({{SegmentKind::Update}, 0});
   }
-  applied.eval.assign(strategy.mesh.size("pp"), evalItems(strategy));
+  applied.eval.assign(strategy.mesh.size(AxisRole::Pipeline), evalItems(strategy));
   return applied;
 }
 

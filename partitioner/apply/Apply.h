@@ -5,19 +5,8 @@
 
 namespace cleave::partitioner {
 
-/// Annotates a step (@train, @update, @eval of primitives; every op of @train and @eval has cleave.stage, see
-/// assignStages): gives every value a sharding, inserts reshards where shardings differ, and marks partial sums.
-/// Returns the strategy with a rule for every parameter and buffer. Throws userError if the strategy asks for something
-/// that the model does not allow.
-Strategy annotateStep(mlir::ModuleOp step, const Strategy &strategy);
-
-/// Emits local programs with explicit collectives, messages and schedules. `annotated` and `strategy` are the results
-/// of annotateStep. Deterministic, for any valid strategy, whoever wrote it.
-Applied apply(mlir::ModuleOp annotated, const Strategy &strategy);
-
-/// Assigns only the shardings; returns those of parameters and buffers. Throws userError for a rule that no tensor
-/// matches.
-NamedShardings annotate(mlir::ModuleOp step, const Strategy &strategy);
+// What is done to a step (@train, @update, @eval of primitives; every op of @train and @eval has cleave.stage, see
+// assignStages), in this order, before it is applied:
 
 /// Gives a parameter used in several stages one gradient result per stage (cleave.stage on the result). The sum over
 /// stages then is a reduction of gradients instead of messages with activations.
@@ -27,8 +16,24 @@ void splitTiedGradients(mlir::func::FuncOp train);
 /// will have overwritten the buffer by then.
 void keepChangedBuffers(mlir::func::FuncOp train);
 
-/// In an annotated @train, computes the sums over dp that belong to a gradient in type `element` and casts the results
-/// back.
-void setTypeOfGradientSums(mlir::func::FuncOp train, mlir::Type element, const Mesh &mesh);
+/// Gives every value of @train a sharding, inserts reshards where shardings differ, and marks partial sums. Returns the
+/// shardings of parameters and buffers. Throws userError for a rule that no tensor matches or that the model does not
+/// allow, and for an axis tp that splits nothing.
+NamedShardings annotateTrain(mlir::ModuleOp step, const Strategy &strategy);
+
+/// The same for the other functions. Parameters have the shardings `named`; in @update, those of `stored` (Zero.h).
+void annotateOthers(mlir::ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored);
+
+/// In an annotated @train, computes the sums over dp that belong to a gradient in the type `cleave.reduce_dtype`, if
+/// the module has it, and casts the results back.
+void setTypeOfGradientSums(mlir::ModuleOp step, const Mesh &mesh);
+
+/// Fills in what the strategy leaves open: a rule for every parameter and buffer, and for a training the schedule.
+/// `strategy` is the result of assignStages.
+Decisions decide(mlir::ModuleOp annotated, const Strategy &strategy, const NamedShardings &named);
+
+/// Emits local programs with explicit collectives, messages and schedules. Deterministic, for any decisions, whoever
+/// made them.
+Applied apply(mlir::ModuleOp annotated, const Decisions &decisions);
 
 } // namespace cleave::partitioner

@@ -30,7 +30,7 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
   SegmentNumbers next;
   const Segmentation cut = cutSegments(train, strategy, next);
   const Mesh &mesh = strategy.mesh;
-  const double shares = static_cast<double>(mesh.size("dp") * mesh.size("tp"));
+  const double shares = static_cast<double>(mesh.size(AxisRole::Data) * mesh.size(AxisRole::Tensor));
   std::vector<StageCosts> stages(static_cast<size_t>(strategy.stageCount()));
   for (const auto &[key, ops] : cut.ops) {
     StageCosts &costs = stages[static_cast<size_t>(key.stage)];
@@ -61,7 +61,7 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
 
 void chooseSchedule(func::FuncOp train, Strategy &strategy) {
   const std::vector<StageCosts> stages = costsOf(train, strategy);
-  const Schedule shape{searchedSchedule, strategy.mesh.size("pp"), strategy.chunks, strategy.microbatches,
+  const Schedule shape{searchedSchedule, strategy.mesh.size(AxisRole::Pipeline), strategy.chunks, strategy.microbatches,
                        strategy.placement};
   std::vector<double> limits(static_cast<size_t>(shape.ranks));
   for (int64_t stage = 0; stage < shape.stages(); ++stage) {

@@ -25,11 +25,11 @@ namespace {
 /// value is sent whole (see Strategy::scatterGather).
 std::optional<Sharding> slices(Value value, const Strategy &strategy) {
   const int64_t bytes = ir::tensorType(value).getNumElements() * ir::tensorType(value).getElementTypeBitWidth() / 8 /
-                        strategy.mesh.size("dp");
+                        strategy.mesh.size(AxisRole::Data);
   const int64_t from = strategy.scatterGather.value_or(0);
-  if (from == 0 || strategy.mesh.size("tp") == 1 || bytes < from)
+  if (from == 0 || strategy.mesh.size(AxisRole::Tensor) == 1 || bytes < from)
     return std::nullopt;
-  return splitEvenly(shardingOf(value), ir::shapeOf(value).vec(), "tp", strategy.mesh);
+  return splitEvenly(shardingOf(value), ir::shapeOf(value).vec(), axisName(AxisRole::Tensor), strategy.mesh);
 }
 
 /// Emits the ops of one segment of @train or @eval.

@@ -40,15 +40,15 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
   if (gradient.positions.size() > 1) {
-    sum.axes.push_back("pp");
+    sum.axes.push_back(axisName(AxisRole::Pipeline));
     sum.positions = gradient.positions;
   }
   const bool scattered = info.scattered.count(gradient.name); // over dp
   std::erase_if(sum.axes, [&](const std::string &axis) {
-    return info.strategy->mesh.size(axis) == 1 || (scattered && axis == "dp");
+    return info.strategy->mesh.size(axis) == 1 || (scattered && roleOf(axis) == AxisRole::Data);
   });
   sum.element = gradient.type.getElementType();
-  if (info.reduceType && llvm::is_contained(sum.axes, "dp"))
+  if (info.reduceType && llvm::is_contained(sum.axes, axisName(AxisRole::Data)))
     sum.element = info.reduceType;
   return sum;
 }
@@ -98,7 +98,7 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
 void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, Value sum) {
   const Sharding &to = info.scattered.at(gradient.name);
   Sharding from = shardingOf(gradient.value);
-  std::erase_if(from.partialAxes, [](const std::string &axis) { return axis != "dp"; });
+  std::erase_if(from.partialAxes, [](const std::string &axis) { return roleOf(axis) != AxisRole::Data; });
   Type own = typeOf(sum).getElementType();
   Value sent = inType(local, gradient, sum, info.reduceType ? info.reduceType : own, {});
   Value part = local.localiser.reshard(local.func.getLoc(), sent, from, to);
@@ -159,7 +159,7 @@ void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
   std::map<std::vector<std::string>, std::vector<const Total *>> byAxes;
   for (const Total &metric : totals) {
     std::vector<std::string> axes = metric.partialAxes;
-    axes.push_back("pp");
+    axes.push_back(axisName(AxisRole::Pipeline));
     byAxes[axes].push_back(&metric);
   }
   for (auto &[axes, metrics] : byAxes) {

@@ -135,7 +135,7 @@ private:
     SmallVector<Value> parts;
     for (auto &[axes, group] : byAxes)
       parts.push_back(local.localiser.allReduce(update.getLoc(), total(group), axes, "sum")[0]);
-    Value sum = local.localiser.allReduce(update.getLoc(), total(parts), {"pp"}, "sum")[0];
+    Value sum = local.localiser.allReduce(update.getLoc(), total(parts), {axisName(AxisRole::Pipeline)}, "sum")[0];
     if (Operation *op = sum.getDefiningOp(); op && isa<dist::AllReduceOp>(op))
       op->setAttr(ir::attr::path, local.builder.getStringAttr("gradient norm"));
     return sum;

@@ -34,8 +34,8 @@ private:
 
   bool isSum(dist::ReshardOp op) {
     Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
-    return mesh.size("dp") > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, "dp") &&
-           !llvm::is_contained(to.partialAxes, "dp");
+    return mesh.size(AxisRole::Data) > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
+           !llvm::is_contained(to.partialAxes, axisName(AxisRole::Data));
   }
 
   Value cast(OpBuilder &builder, dist::ReshardOp op, Value value, Type type) {
@@ -61,11 +61,15 @@ private:
 
 } // namespace
 
-void setTypeOfGradientSums(func::FuncOp train, Type element, const Mesh &mesh) {
+void setTypeOfGradientSums(ModuleOp step, const Mesh &mesh) {
+  auto type = step->getAttrOfType<TypeAttr>(ir::attr::reduceDtype);
+  if (!type)
+    return;
+  auto train = step.lookupSymbol<func::FuncOp>("train");
   for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
     auto kind = train.getResultAttrOfType<StringAttr>(result.getOperandNumber(), ir::attr::kind);
     if (kind && kind.getValue() == "gradient")
-      SumType(element, mesh).visit(result.get());
+      SumType(type.getValue(), mesh).visit(result.get());
   }
 }
 

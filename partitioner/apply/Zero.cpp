@@ -63,7 +63,10 @@ private:
 
 } // namespace
 
-NamedShardings storedShardings(func::FuncOp train, const Strategy &strategy, const NamedShardings &whole) {
+NamedShardings storedShardings(ModuleOp step, const Strategy &strategy, const NamedShardings &whole) {
+  if (strategy.zero == 0)
+    return {};
+  auto train = step.lookupSymbol<func::FuncOp>("train");
   std::set<std::string> trained;
   for (unsigned i = 0; i < train.getNumResults(); ++i)
     if (ir::resultText(train, i, ir::attr::kind) == "gradient")
@@ -79,7 +82,7 @@ NamedShardings storedShardings(func::FuncOp train, const Strategy &strategy, con
   return stored;
 }
 
-void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedShardings &stored) {
+static void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedShardings &stored) {
   Gatherer gatherer(strategy);
   for (BlockArgument argument : func.getArguments())
     if (ir::argumentText(argument, ir::attr::kind) == "parameter")
@@ -87,7 +90,7 @@ void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedSh
         gatherer.gather(argument, found->second);
 }
 
-void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
+static void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
   OpBuilder builder(train.getContext());
   for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
     const unsigned i = result.getOperandNumber();
@@ -98,12 +101,20 @@ void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     Sharding to = found->second;
     to.partialAxes = shardingOf(result.get()).partialAxes;
     to.partialKind = shardingOf(result.get()).partialKind;
-    std::erase(to.partialAxes, "dp");
+    std::erase(to.partialAxes, axisName(AxisRole::Data));
     builder.setInsertionPointAfter(maker); // so that the whole gradient is not kept any longer
     dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
     op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
     result.set(op.getResult());
   }
+}
+
+void useStored(ModuleOp step, const Strategy &strategy, const NamedShardings &stored) {
+  for (const char *name : {"train", "eval"})
+    if (auto func = step.lookupSymbol<func::FuncOp>(name))
+      gatherParameters(func, strategy, stored);
+  if (strategy.zero >= 2)
+    scatterGradients(step.lookupSymbol<func::FuncOp>("train"), stored);
 }
 
 } // namespace cleave::partitioner

@@ -42,7 +42,7 @@ void propose(LoopSplits &splits, int loop, const DimSharding &candidate, const A
 }
 
 bool splitsRows(const DimSharding &dim) {
-  return std::any_of(dim.factors.begin(), dim.factors.end(), [](const Factor &f) { return contains(f.axes, "dp"); });
+  return std::any_of(dim.factors.begin(), dim.factors.end(), [](const Factor &f) { return contains(f.axes, axisName(AxisRole::Data)); });
 }
 
 class Assigner {
@@ -423,8 +423,8 @@ private:
   // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an
   // embedding by its rows, unless the input's split already made it row parallel (Shoeybi et al. 2019).
   void chooseDefault(const ProblemOp &op, const OpRule &rule, LoopSplits &splits, const Axes &passed) {
-    const int64_t tp = problem.mesh.size("tp");
-    if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) || usesAxis(splits, "tp"))
+    const int64_t tp = problem.mesh.size(AxisRole::Tensor);
+    if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) || usesAxis(splits, axisName(AxisRole::Tensor)))
       return;
     const size_t d = dimOf(rule.operands[rule.parameterOperand], rule.defaultLoop);
     const int64_t size = problem.tensors[op.operands[rule.parameterOperand]].shape[d];
@@ -433,7 +433,7 @@ private:
     DimCut cut{1, size, 1};
     if (rule.loops[rule.defaultLoop] == LoopKind::Parallel)
       cut = defaultCut(problem, op.results[0], dimOf(rule.results[0], rule.defaultLoop), tp);
-    propose(splits, rule.defaultLoop, cut.over({"tp"}), passed);
+    propose(splits, rule.defaultLoop, cut.over({axisName(AxisRole::Tensor)}), passed);
   }
 
   // Applies a mark. Dimensions that it does not mention keep their split unless the mark uses their axes elsewhere.

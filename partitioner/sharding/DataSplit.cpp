@@ -22,12 +22,12 @@ std::optional<Sharding> splitEvenly(Sharding sharding, const std::vector<int64_t
 }
 
 std::optional<Sharding> splitOverData(Sharding sharding, const std::vector<int64_t> &shape, const Mesh &mesh) {
-  const int64_t dp = mesh.size("dp");
+  const int64_t dp = mesh.size(AxisRole::Data);
   if (dp == 1 || shape.size() < 2)
     return std::nullopt;
-  if (std::optional<Sharding> even = splitEvenly(sharding, shape, "dp", mesh))
+  if (std::optional<Sharding> even = splitEvenly(sharding, shape, axisName(AxisRole::Data), mesh))
     return even;
-  return splitFirst(std::move(sharding), shape, "dp", [&](int64_t size) { return size >= dp; });
+  return splitFirst(std::move(sharding), shape, axisName(AxisRole::Data), [&](int64_t size) { return size >= dp; });
 }
 
 } // namespace cleave::partitioner

@@ -96,7 +96,7 @@ class Choices {
 public:
   Choices(const ShardingProblem &problem, const ProblemOp &op) : problem(problem), op(op) {
     for (const MeshAxis &axis : problem.mesh.axes)
-      if (axis.size > 1 && axis.name != "pp")
+      if (axis.size > 1 && axis.role() != AxisRole::Pipeline)
         axes.push_back(axis.name);
   }
 

@@ -98,7 +98,7 @@ struct RuleHash {
 };
 
 /// The axis of sequence parallelism, and the dimension of activations [batch, sequence, width] that it splits.
-inline constexpr const char *sequenceAxis = "tp";
+inline constexpr const char *sequenceAxis = axisName(AxisRole::Tensor);
 inline constexpr size_t sequenceDim = 1, sequenceRank = 3;
 /// Whether a mark demands an activation that is split along the sequence.
 bool splitsSequence(const MarkedDims &marked);

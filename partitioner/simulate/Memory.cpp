@@ -60,9 +60,9 @@ std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t us
     choices.push_back("more microbatches");
     if (!made || made->recompute() != plan::Recomputation::Full)
       choices.push_back("--recompute full");
-    if (sizeOfAxis(plan, "tp") > 1 && !(made && made->sequence()))
+    if (sizeOfAxis(plan, AxisRole::Tensor) > 1 && !(made && made->sequence()))
       choices.push_back("--sequence-parallel");
-  } else if (sizeOfAxis(plan, "dp") > 1 && !(made && made->zero() == 3)) {
+  } else if (sizeOfAxis(plan, AxisRole::Data) > 1 && !(made && made->zero() == 3)) {
     choices.push_back("--zero 3");
   }
   choices.push_back("more stages (pp)");

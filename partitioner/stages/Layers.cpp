@@ -36,15 +36,9 @@ double flopsOf(Operation *op) {
                ir::shapeOf(
                    o.getA())[o.getTransA() ? ir::shapeOf(o.getA()).size() - 2 : ir::shapeOf(o.getA()).size() - 1];
       })
-      .Case([&](ir::Conv2dOp o) {
-        return 2 * elements(o.getResult()) * elements(o.getWeight()) / ir::shapeOf(o.getWeight())[0];
-      })
-      .Case([&](ir::Conv2dInputGradOp o) {
-        return 2 * elements(o.getGrad()) * elements(o.getWeight()) / ir::shapeOf(o.getWeight())[0];
-      })
-      .Case([&](ir::Conv2dWeightGradOp o) {
-        return 2 * elements(o.getGrad()) * elements(o.getResult()) / ir::shapeOf(o.getResult())[0];
-      })
+      .Case([&](ir::Conv2dOp o) { return ir::convFlops(o.getWeight(), o.getResult()); })
+      .Case([&](ir::Conv2dInputGradOp o) { return ir::convFlops(o.getWeight(), o.getGrad()); })
+      .Case([&](ir::Conv2dWeightGradOp o) { return ir::convFlops(o.getResult(), o.getGrad()); })
       .Case([&](ir::AttentionOp o) { return flopsOfAttention(o, 2); })
       .Case([&](ir::AttentionGradOp o) { return flopsOfAttention(o, 5); })
       .Default([](Operation *) { return 0.0; });

@@ -146,7 +146,7 @@ double largestStage(const std::vector<double> &costs, size_t parts) {
 // iteration takes (microbatches * chunks + pp - 1) times the longest stage (Narayanan et al. 2021, section 2.2).
 int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
   constexpr int64_t most = 8;
-  const int64_t pp = strategy.mesh.size("pp");
+  const int64_t pp = strategy.mesh.size(AxisRole::Pipeline);
   int64_t best = 2;
   double shortest = std::numeric_limits<double>::infinity();
   for (int64_t chunks = 2; chunks <= most && pp * chunks <= static_cast<int64_t>(costs.size()); ++chunks) {
@@ -221,7 +221,7 @@ Units unitsOf(func::FuncOp forward, const Layers &layers) {
 Stages stagesByCost(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
   const Units units = unitsOf(forward, layers);
   const std::vector<double> &costs = units.costs;
-  const int64_t count = strategy.stageCount(), pp = strategy.mesh.size("pp");
+  const int64_t count = strategy.stageCount(), pp = strategy.mesh.size(AxisRole::Pipeline);
   if (count > (int64_t)costs.size())
     throw userError(
         fmt::format("mesh: pp = {} asks for more stages than the model's {} layers with parameters ({}){}",

@@ -156,7 +156,7 @@ void readShardEntry(const std::string &file, const std::string &key, const toml:
   const std::string axes = stringAt(file, key, value);
   std::vector<std::string> seen;
   for (const std::string &axis : axes.empty() ? std::vector<std::string>{} : partsOf(axes, '+')) {
-    if (axis != "dp" && axis != "tp")
+    if (roleOf(axis) != AxisRole::Data && roleOf(axis) != AxisRole::Tensor)
       throw userError(fmt::format("{}: {} of \"{}\": axis \"{}\" is unknown; a tensor is split over dp or tp",
                                   at(file, value), key, rule.pattern, axis));
     if (std::find(seen.begin(), seen.end(), axis) != seen.end())
@@ -228,7 +228,7 @@ Request Request::parse(const std::string &text, const std::string &file) {
       readShard(file, node, request);
     } else if (key == "sequence") {
       request.sequence = stringAt(file, "sequence", node);
-      if (!request.sequence->empty() && *request.sequence != "tp")
+      if (!request.sequence->empty() && roleOf(*request.sequence) != AxisRole::Tensor)
         throw userError(fmt::format("{}: sequence must be \"tp\", the axis that splits the sequence, found \"{}\"",
                                     at(file, node), *request.sequence));
     } else if (key == "zero") {

@@ -41,7 +41,7 @@ std::optional<Recomputation> recomputationNamed(const std::string &word) {
 }
 
 int64_t Strategy::positionOf(int64_t stage) const {
-  return Schedule{.ranks = mesh.size("pp"),
+  return Schedule{.ranks = mesh.size(AxisRole::Pipeline),
                   .placement = schedule == searchedSchedule ? placement : placementOf(schedule)}
       .rankOf(stage);
 }
@@ -56,8 +56,8 @@ BackwardPass Strategy::backward() const {
 
 Schedule Strategy::plannedSchedule() const {
   if (schedule != searchedSchedule)
-    return namedSchedule(schedule, mesh.size("pp"), chunks, microbatches);
-  Schedule made{schedule, mesh.size("pp"), chunks, microbatches, placement};
+    return namedSchedule(schedule, mesh.size(AxisRole::Pipeline), chunks, microbatches);
+  Schedule made{schedule, mesh.size(AxisRole::Pipeline), chunks, microbatches, placement};
   if (int64_t(order.size()) != made.ranks)
     throw userError(fmt::format("order: must list the works of every rank of the pipeline, {} of them, found {}",
                                 made.ranks, order.size()));
@@ -86,8 +86,15 @@ void Strategy::setSchedule(const Schedule &made, const Origin &origin) {
     order.push_back(orderText(made, rank));
 }
 
+Decisions::Decisions(Strategy complete, bool trains) : Strategy(std::move(complete)) {
+  if (chunks < 1 || static_cast<int64_t>(stages.size()) != stageCount())
+    throw Error(Status::Internal, fmt::format("strategy: {}, but {} are decided", stagesText(), stages.size()));
+  if (trains)
+    work = plannedSchedule();
+}
+
 std::string Strategy::stagesText() const {
-  const int64_t pp = mesh.size("pp");
+  const int64_t pp = mesh.size(AxisRole::Pipeline);
   return chunks == 1 ? fmt::format("the mesh has pp = {}", pp)
                      : fmt::format("the mesh has pp = {} with {} stages on each of its ranks", pp, chunks);
 }
@@ -102,8 +109,8 @@ std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
 
 std::string Strategy::toToml() const {
   std::string out = fmt::format(
-      "mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", mesh.size("dp"),
-      mesh.size("tp"), mesh.size("pp"), quote(schedule), microbatches,
+      "mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", mesh.size(AxisRole::Data),
+      mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline), quote(schedule), microbatches,
       chunks > 1 ? fmt::format(", virtual = {}", chunks) : "", placement == Placement::V ? ", placement = \"v\"" : "",
       scheduleOrigin == "search" ? ", origin = \"search\"" : "");
   if (!order.empty()) {

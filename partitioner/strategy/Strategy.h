@@ -79,7 +79,7 @@ struct Strategy {
   std::optional<int64_t> scatterGather;
 
   /// The number of pipeline stages of the model; each rank runs `chunks` of them.
-  int64_t stageCount() const { return mesh.size("pp") * chunks; }
+  int64_t stageCount() const { return mesh.size(AxisRole::Pipeline) * chunks; }
   /// The coordinate on axis pp of the ranks that run a stage. Each chunk runs from the first to the last coordinate;
   /// for the schedule zb-v, and an "auto" with the same placement, every second chunk runs back.
   int64_t positionOf(int64_t stage) const;
@@ -99,6 +99,15 @@ struct Strategy {
   /// What a strategy file asks for, with defaults for everything else (Request.h).
   static Strategy parse(const std::string &toml, const std::string &fileName);
   std::string toToml() const;
+};
+
+/// A strategy in which nothing is open, and its schedule as a value: what apply and the export read.
+struct Decisions : Strategy {
+  Schedule work; ///< empty if the step is not trained
+
+  Decisions() = default;
+  /// Throws userError as plannedSchedule does, and an internal error if the strategy leaves something open.
+  Decisions(Strategy complete, bool trains);
 };
 
 /// The most devices along an axis of a mesh, and the most stages of a rank.

@@ -83,23 +83,23 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.model = options.model;
   plan.options = options.modelOptions;
   plan.cluster = options.cluster;
-  plan.schedule = applied.strategy.schedule;
-  plan.microbatches = static_cast<uint32_t>(applied.strategy.microbatches);
+  plan.schedule = applied.decisions.schedule;
+  plan.microbatches = static_cast<uint32_t>(applied.decisions.microbatches);
   plan.batch = static_cast<uint32_t>(options.batch);
   plan.eval_batch = static_cast<uint32_t>(options.evalBatch);
   plan.seed = options.seed;
-  plan.strategy = applied.strategy.toToml();
+  plan.strategy = applied.decisions.toToml();
   plan.choices = std::make_unique<plan::ChoicesT>();
-  plan.choices->zero = static_cast<uint32_t>(applied.strategy.zero);
-  plan.choices->sequence = !applied.strategy.sequence.empty();
-  plan.choices->searched = applied.strategy.scheduleOrigin == "search";
-  for (const partitioner::RecomputeRule &rule : applied.strategy.recompute)
+  plan.choices->zero = static_cast<uint32_t>(applied.decisions.zero);
+  plan.choices->sequence = !applied.decisions.sequence.empty();
+  plan.choices->searched = applied.decisions.scheduleOrigin == "search";
+  for (const partitioner::RecomputeRule &rule : applied.decisions.recompute)
     plan.choices->recompute = std::max(plan.choices->recompute, static_cast<plan::Recomputation>(rule.kind));
   if (options.data)
     plan.data = std::make_unique<plan::DataT>(*options.data);
   if (options.training)
     plan.training = std::make_unique<plan::TrainingT>(*options.training);
-  for (const MeshAxis &axis : applied.strategy.mesh.axes) {
+  for (const MeshAxis &axis : applied.decisions.mesh.axes) {
     auto &made = plan.mesh.emplace_back(std::make_unique<plan::MeshAxisT>());
     made->name = axis.name;
     made->size = static_cast<uint32_t>(axis.size);
@@ -160,10 +160,10 @@ std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
 }
 
 PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target)
-    : applied(applied), options(options), target(target), tables(plan, applied.strategy.mesh), kernels(target),
+    : applied(applied), options(options), target(target), tables(plan, applied.decisions.mesh), kernels(target),
       training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);
-  plan.ranks.resize(static_cast<size_t>(applied.strategy.mesh.ranks()));
+  plan.ranks.resize(static_cast<size_t>(applied.decisions.mesh.ranks()));
   tables.string("");
   plan.train_mixes = tables.string(applied.trainMixes);
   plan.eval_mixes = tables.string(applied.evalMixes);

@@ -59,7 +59,7 @@ plan::SegmentKind planned(partitioner::SegmentKind kind) {
 ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
                                const partitioner::Applied &applied, bool batches)
     : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches),
-      stages(applied.strategy.stagesAt(rankClass.position)) {
+      stages(applied.decisions.stagesAt(rankClass.position)) {
   for (const partitioner::Applied::Message &message : applied.messages)
     channels[message.tag] = message.channel;
   program->stage = static_cast<uint32_t>(rankClass.position);
@@ -184,7 +184,7 @@ std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const s
   for (auto [position, channel] : peers) {
     std::vector<int64_t> other = at;
     for (size_t i = 0; i < mesh.axes.size(); ++i)
-      if (mesh.axes[i].name == "pp")
+      if (mesh.axes[i].role() == AxisRole::Pipeline)
         other[i] = position;
     made->peers.push_back(static_cast<uint32_t>(mesh.rank(other)));
   }

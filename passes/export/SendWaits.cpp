@@ -42,7 +42,7 @@ public:
   using Waits = std::map<std::tuple<int64_t, int64_t, int64_t>, size_t>;
 
   Joint(const Applied &applied, bool evaluation)
-      : name(applied.strategy.schedule), schedules(evaluation ? applied.eval : applied.train),
+      : name(applied.decisions.schedule), schedules(evaluation ? applied.eval : applied.train),
         present(schedules.size()), estimate(schedules.size()) {
     for (const partitioner::RankClass &rankClass : applied.classes)
       for (const auto &[segment, function] : rankClass.functions)

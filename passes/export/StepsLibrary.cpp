@@ -1,4 +1,4 @@
-// Steps of the library dialect's ops.
+// Steps of the library dialect's ops, and of graph ops that a library computes as they are.
 #include "ir/graph/Graph.h"
 #include "passes/export/Segment.h"
 
@@ -79,10 +79,10 @@ void emit(SegmentBuilder &s, library::Conv2dOp call) {
   s.step(call, std::move(step), call.flops());
 }
 
-void emit(SegmentBuilder &s, library::Conv2dInputGradOp call) {
+void emit(SegmentBuilder &s, ir::Conv2dInputGradOp call) {
   plan::ConvT step = convStep(s, call, call.getResult(), call.getGrad(), call.getWeight());
   step.kind = plan::ConvKind::BackwardData;
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step), ir::convFlops(call.getWeight(), call.getGrad()));
 }
 
 void emit(SegmentBuilder &s, library::Conv2dWeightGradOp call) {
@@ -163,19 +163,19 @@ void emitPool(SegmentBuilder &s, Op call, plan::PoolKind kind, Value wide, Value
   step.pad_top = padding[0], step.pad_left = padding[1], step.pad_bottom = padding[2], step.pad_right = padding[3];
   step.include_padding = kind == plan::PoolKind::AverageForward || kind == plan::PoolKind::AverageBackward;
   step.dtype = plannedType(wide.getType());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
-void emit(SegmentBuilder &s, library::MaxPool2dOp call) {
+void emit(SegmentBuilder &s, ir::MaxPool2dOp call) {
   emitPool(s, call, plan::PoolKind::MaxForward, call.getInput(), call.getResult(), call.getWorkspace());
 }
-void emit(SegmentBuilder &s, library::MaxPool2dGradOp call) {
+void emit(SegmentBuilder &s, ir::MaxPool2dGradOp call) {
   emitPool(s, call, plan::PoolKind::MaxBackward, call.getResult(), call.getGrad(), call.getWorkspace());
 }
-void emit(SegmentBuilder &s, library::AvgPool2dOp call) {
+void emit(SegmentBuilder &s, ir::AvgPool2dOp call) {
   emitPool(s, call, plan::PoolKind::AverageForward, call.getInput(), call.getResult());
 }
-void emit(SegmentBuilder &s, library::AvgPool2dGradOp call) {
+void emit(SegmentBuilder &s, ir::AvgPool2dGradOp call) {
   emitPool(s, call, plan::PoolKind::AverageBackward, call.getResult(), call.getGrad());
 }
 
@@ -183,10 +183,9 @@ void emit(SegmentBuilder &s, library::AvgPool2dGradOp call) {
 
 bool emitLibraryCall(SegmentBuilder &s, Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<library::MatmulOp, library::Conv2dOp, library::Conv2dInputGradOp, library::Conv2dWeightGradOp,
-            library::AttentionOp, library::AttentionGradOp, library::EmbeddingGradOp, library::CopyOp,
-            library::MaxPool2dOp, library::MaxPool2dGradOp, library::AvgPool2dOp, library::AvgPool2dGradOp>(
-          [&](auto call) { return emit(s, call), true; })
+      .Case<library::MatmulOp, library::Conv2dOp, ir::Conv2dInputGradOp, library::Conv2dWeightGradOp,
+            library::AttentionOp, library::AttentionGradOp, library::EmbeddingGradOp, library::CopyOp, ir::MaxPool2dOp,
+            ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>([&](auto call) { return emit(s, call), true; })
       .Default(false);
 }
 

@@ -166,7 +166,7 @@ uint32_t Tables::group(const GroupAxes &group, const std::vector<int64_t> &coord
     int64_t rest = place;
     for (size_t i = along.size(); i-- > 0; rest /= mesh.axes[along[i]].size)
       at[along[i]] = rest % mesh.axes[along[i]].size;
-    int64_t stage = mesh.linear({"pp"}, at);
+    int64_t stage = mesh.coordinate(AxisRole::Pipeline, at);
     if (group.stages.empty() || std::find(group.stages.begin(), group.stages.end(), stage) != group.stages.end())
       ranks.push_back(static_cast<uint32_t>(mesh.rank(at)));
   }

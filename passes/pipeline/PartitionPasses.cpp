@@ -4,6 +4,7 @@
 #include "ir/Phase.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/stages/Layers.h"
+#include "passes/pipeline/Phases.h"
 #include "passes/rewrite/ThrowingPass.h"
 #include "runtime/base/Error.h"
 
@@ -39,6 +40,12 @@ template <class Base> struct StrategyPass : ThrowingPass<Base> {
     strategy.zero = this->zero;
     return strategy;
   }
+  /// The same for a step whose ops have their stages, without the names of layers.
+  Strategy staged() {
+    Strategy strategy = fromOptions();
+    strategy.stages.resize(static_cast<size_t>(strategy.stageCount()));
+    return strategy;
+  }
 };
 
 struct LibraryEpiloguesPass : ThrowingPass<impl::LibraryEpiloguesPassBase<LibraryEpiloguesPass>> {
@@ -66,9 +73,8 @@ struct AnnotatePass : StrategyPass<impl::AnnotatePassBase<AnnotatePass>> {
   using StrategyPass::StrategyPass;
 
   void work() override {
-    const Strategy strategy = fromOptions();
     ir::requirePhase(getOperation(), "annotate", ir::Phase::Step);
-    partitioner::annotateStep(getOperation(), strategy);
+    annotate(getOperation(), staged());
   }
 };
 
@@ -76,11 +82,11 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
   using StrategyPass::StrategyPass;
 
   void work() override {
-    const Strategy strategy = fromOptions();
+    const Strategy strategy = staged();
     ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
     checkStages(strategy);
     partitioner::Applied applied =
-        partitioner::apply(getOperation(), partitioner::annotateStep(getOperation(), strategy));
+        partitioner::apply(getOperation(), annotate(getOperation(), strategy));
     getOperation()->setAttrs(applied.module.get()->getAttrDictionary());
     getOperation().getBodyRegion().takeBody(applied.module->getBodyRegion());
   }

@@ -5,6 +5,9 @@
 
 namespace cleave::passes {
 
+/// Gives every value of a step a sharding, and decides what `staged`, the strategy with its stages, leaves open.
+partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Strategy &staged);
+
 /// Runs everything up to the local programs; `model` becomes the step on global shapes.
 partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options,
                                    Purpose purpose = Purpose::Training);

@@ -5,6 +5,7 @@
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/apply/Apply.h"
+#include "partitioner/apply/Zero.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
 #include "partitioner/stages/Layers.h"
@@ -140,14 +141,12 @@ partitioner::Applied split(OwningOpRef<ModuleOp> step, const Strategy &staged, c
   const bool trains = step->lookupSymbol("update") != nullptr;
   std::string train = mixing("train", trains), eval = mixing("eval", false);
 
-  // Shardings are chosen on the whole step, forward, backward and update at once: they share the sharding of a
-  // parameter.
-  const Strategy complete = partitioner::annotateStep(*step, staged);
+  const partitioner::Decisions decisions = annotate(*step, staged);
   phases.end("annotate", *step);
 
   // Apply needs the sharding of every value. It comes before selection and fusion, which read the local shapes and do
   // not change the messages between stages.
-  partitioner::Applied applied = partitioner::apply(*step, complete);
+  partitioner::Applied applied = partitioner::apply(*step, decisions);
   phases.end("apply", *applied.module);
   applied.trainMixes = std::move(train);
   applied.evalMixes = std::move(eval);
@@ -213,6 +212,23 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target) {
 }
 
 } // namespace
+
+partitioner::Decisions annotate(ModuleOp step, const Strategy &staged) {
+  auto train = step.lookupSymbol<func::FuncOp>("train");
+  partitioner::splitTiedGradients(train);
+  partitioner::keepChangedBuffers(train);
+
+  // Shardings are chosen on forward and backward pass at once; update and evaluation keep those of the parameters.
+  partitioner::NamedShardings shardings = partitioner::annotateTrain(step, staged);
+
+  // ZeRO changes what is stored after the choice, so that the computation is split as without it.
+  const partitioner::NamedShardings stored = partitioner::storedShardings(step, staged, shardings);
+  partitioner::annotateOthers(step, staged, shardings, stored);
+  partitioner::useStored(step, staged, stored);
+
+  partitioner::setTypeOfGradientSums(step, staged.mesh);
+  return partitioner::decide(step, staged, shardings); // the schedule last: its search measures the annotated step
+}
 
 GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose) {
   toStep(model.module(), options, purpose);

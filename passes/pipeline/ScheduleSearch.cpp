@@ -48,7 +48,7 @@ public:
 private:
   std::vector<Schedule> shapes() const {
     const Strategy &given = options.strategy;
-    const int64_t ranks = given.mesh.size("pp");
+    const int64_t ranks = given.mesh.size(AxisRole::Pipeline);
     if (given.chunks == 0 && ranks > 1)
       return partitioner::openShapes(ranks, given.microbatches);
     return {{partitioner::searchedSchedule, ranks, std::max<int64_t>(given.chunks, 1), given.microbatches,
@@ -97,7 +97,7 @@ private:
   /// the layers (partitioner/stages/Stages.cpp).
   void addOpenSchedules() {
     const Strategy &given = options.strategy;
-    const int64_t ranks = given.mesh.size("pp");
+    const int64_t ranks = given.mesh.size(AxisRole::Pipeline);
     if (candidates.empty() || given.chunks > 0 || ranks == 1 || refused) // too few layers for two stages a rank
       return;
     for (const std::string &name : partitioner::namedSchedules()) {

@@ -1,5 +1,4 @@
-// Chooses library calls for convolutions, pooling and embedding gradients; writes the pieces of concatenations in
-// place.
+// Chooses library calls for convolutions and embedding gradients; writes the pieces of concatenations in place.
 #include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
 
@@ -45,14 +44,6 @@ void selectConv(ir::Conv2dOp conv, SelectOptions options) {
                                           conv.getChannelsLast(), epilogue));
 }
 
-void selectConv(ir::Conv2dInputGradOp conv) {
-  OpBuilder b(conv);
-  replaceResult(conv, conv.getResult(),
-                library::Conv2dInputGradOp::create(b, conv.getLoc(), conv.getType(), conv.getGrad(), conv.getWeight(),
-                                                   conv.getStride(), conv.getPadding(), conv.getDilation(),
-                                                   conv.getGroups(), conv.getChannelsLast()));
-}
-
 void selectConv(ir::Conv2dWeightGradOp conv) {
   OpBuilder b(conv);
   auto [add, gradient] = onlyAccumulation(conv.getResult());
@@ -70,18 +61,6 @@ void selectEmbedding(ir::EmbeddingGradOp op) {
   replaceResult(op, result,
                 library::EmbeddingGradOp::create(b, op.getLoc(), result.getType(), op.getGrad(), op.getIds(),
                                                  op.getStart(), gradient, add != nullptr));
-}
-
-/// Pooling: the library op has the same operands, results and attributes.
-template <typename Call, typename Op> void selectPool(Op op) {
-  OpBuilder b(op);
-  auto call = Call::create(b, op.getLoc(), op->getResultTypes(), op->getOperands());
-  call.getProperties().setKernel(op.getKernelAttr());
-  call.getProperties().setStride(op.getStrideAttr());
-  call.getProperties().setPadding(op.getPaddingAttr());
-  call.getProperties().setChannelsLast(op.getChannelsLastAttr());
-  carryMarks(op, call);
-  op->replaceAllUsesWith(call);
 }
 
 /// Makes the call write into the memory of `into`.
@@ -176,11 +155,7 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv, options); })
-        .Case<ir::Conv2dInputGradOp, ir::Conv2dWeightGradOp>([&](auto conv) { selectConv(conv); })
-        .Case([&](ir::MaxPool2dOp pool) { selectPool<library::MaxPool2dOp>(pool); })
-        .Case([&](ir::MaxPool2dGradOp pool) { selectPool<library::MaxPool2dGradOp>(pool); })
-        .Case([&](ir::AvgPool2dOp pool) { selectPool<library::AvgPool2dOp>(pool); })
-        .Case([&](ir::AvgPool2dGradOp pool) { selectPool<library::AvgPool2dGradOp>(pool); })
+        .Case([&](ir::Conv2dWeightGradOp conv) { selectConv(conv); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case([&](ir::EmbeddingGradOp gradient) { selectEmbedding(gradient); });
   for (auto &[concat, written] : concats)

@@ -29,8 +29,9 @@ struct SelectOptions {
   /// Products of half operands write gradients directly in f32, without rounding to half first.
   bool widen = false;
 };
-/// Replaces matrix products, convolutions, pooling, attention and embedding_grad by ops of the library dialect,
-/// together with the biases, activations and accumulations that the library computes; then removes unused ops.
+/// Replaces matrix products, convolutions, attention and embedding_grad by ops of the library dialect, together with
+/// the biases, activations and accumulations that the library computes; then removes unused ops. Pooling and the
+/// gradient of a convolution's input stay: export reads the graph op.
 void selectLibraryCalls(mlir::func::FuncOp function, SelectOptions options = {});
 
 /// Chooses the library calls of one function for a code target: widens, tidies, selects.

@@ -2,6 +2,7 @@
 // reducing collective removes the axes of its group. A slot is partial as declared by its sharding when it is written;
 // a reduction in place makes it whole until the next write, so actions are followed in order. A reduce segment creates
 // no new partial values: its results are as partial as its inputs. Slots without a sharding are skipped.
+#include "runtime/base/AxisRole.h"
 #include "runtime/plan/CheckParts.h"
 
 #include <algorithm>
@@ -48,7 +49,7 @@ public:
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       declared.push_back(declaredAxes(plan, *program.slots()->Get(i)));
     for (uint32_t a = 0; a < length(plan.mesh()); ++a)
-      if (plan.mesh()->Get(a)->name()->string_view() == "pp")
+      if (roleOf(plan.mesh()->Get(a)->name()->string_view()) == AxisRole::Pipeline)
         stages |= Axes{1} << a;
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       segments.push_back(factsOf(*program.segments()->Get(s)));

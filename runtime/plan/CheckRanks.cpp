@@ -69,9 +69,9 @@ void checkGroupsOf(const plan::Plan &plan, uint32_t r, Report &report) {
 /// Ranks are numbered along the axes pp, dp and tp, the last one fastest.
 uint64_t numberOf(const plan::Plan &plan, const std::vector<uint32_t> &coords) {
   uint64_t number = 0;
-  for (const char *axis : {"pp", "dp", "tp"})
+  for (const AxisRole role : axisRoles)
     for (uint32_t a = 0; a < coords.size(); ++a)
-      if (text(plan.mesh()->Get(a)->name()) == axis)
+      if (roleOf(text(plan.mesh()->Get(a)->name())) == role)
         number = number * plan.mesh()->Get(a)->size() + coords[a];
   return number;
 }
@@ -95,7 +95,7 @@ void checkRank(const plan::Plan &plan, uint32_t r, Report &report) {
       report.add("rank {}: peer {} is the rank itself", r, p);
   uint32_t stage = 0;
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
-    if (text(plan.mesh()->Get(a)->name()) == "pp")
+    if (roleOf(text(plan.mesh()->Get(a)->name())) == AxisRole::Pipeline)
       stage = coords[a];
   if (const uint32_t found = plan.programs()->Get(rank.program())->stage(); inside && found != stage)
     report.add("rank {}: its program is of stage {}, its coordinate on pp is {}", r, found, stage);
@@ -146,7 +146,7 @@ void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
   bool stages = false;
   for (uint32_t a : *axes) {
     all *= plan.mesh()->Get(a)->size();
-    stages = stages || text(plan.mesh()->Get(a)->name()) == "pp";
+    stages = stages || roleOf(text(plan.mesh()->Get(a)->name())) == AxisRole::Pipeline;
   }
   const auto *first = plan.ranks()->Get(group.ranks()->Get(0))->coords();
   for (uint32_t i = 0; i < length(group.ranks()); ++i) {

@@ -55,7 +55,7 @@ FieldWalk::FieldWalk(const plan::Plan &plan, FieldVisitor &visitor) : plan(plan)
   bound(Bound::Stages) = length(plan.stages());
   bound(Bound::Strings) = length(plan.strings());
   bound(Bound::Microbatches) = std::max(1u, plan.microbatches());
-  bound(Bound::PipelineRanks) = sizeOfAxis(plan, "pp");
+  bound(Bound::PipelineRanks) = sizeOfAxis(plan, AxisRole::Pipeline);
 }
 
 void FieldWalk::run() { table(planType(), *reinterpret_cast<const flatbuffers::Table *>(&plan)); }

@@ -1,6 +1,7 @@
 // The part of a global tensor that a rank holds. A dimension is a product of factors, major first. A factor split over
 // mesh axes with T members gives each member size/T elements, and one more to each of the first size%T members.
 #pragma once
+#include "runtime/base/AxisRole.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
@@ -57,5 +58,6 @@ std::vector<uint32_t> meshSizes(const plan::Plan &plan);
 
 /// The size of a mesh axis of the plan; 1 if there is none of this name.
 uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name);
+inline uint32_t sizeOfAxis(const plan::Plan &plan, AxisRole role) { return sizeOfAxis(plan, axisName(role)); }
 
 } // namespace cleave

@@ -287,9 +287,9 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   report.programs = plan.programs()->size();
   report.codeBytes = plan.code() ? plan.code()->size() : 0;
   report.fileBytes = file.bytes().size();
-  report.dp = sizeOfAxis(plan, "dp");
-  report.tp = sizeOfAxis(plan, "tp");
-  report.pp = sizeOfAxis(plan, "pp");
+  report.dp = sizeOfAxis(plan, AxisRole::Data);
+  report.tp = sizeOfAxis(plan, AxisRole::Tensor);
+  report.pp = sizeOfAxis(plan, AxisRole::Pipeline);
   for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
     ++report.kernels;
     report.fusedOps += plan.kernels()->Get(i)->fused();

@@ -102,9 +102,9 @@ RunRecord describeRun(const PlanFile &file) {
   const plan::Plan &plan = file.plan();
   RunRecord run;
   run.program = text(plan.model());
-  run.dp = sizeOfAxis(plan, "dp");
-  run.tp = sizeOfAxis(plan, "tp");
-  run.pp = sizeOfAxis(plan, "pp");
+  run.dp = sizeOfAxis(plan, AxisRole::Data);
+  run.tp = sizeOfAxis(plan, AxisRole::Tensor);
+  run.pp = sizeOfAxis(plan, AxisRole::Pipeline);
   run.schedule = text(plan.schedule());
   run.microbatches = plan.microbatches();
   run.batch = plan.batch();

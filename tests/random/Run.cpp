@@ -120,7 +120,7 @@ Model modelOf(Instance &root) {
 // ---- the distributed interpreter ------------------------------------------------------------------------------------
 
 ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation) {
-  ir::DistributedProgram program{applied.module.get().getOperation(), applied.strategy.mesh, {}, {}};
+  ir::DistributedProgram program{applied.module.get().getOperation(), applied.decisions.mesh, {}, {}};
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
   for (const partitioner::RankClass &rankClass : applied.classes)
@@ -460,7 +460,7 @@ std::string lacking(const std::string &text) {
 /// parameters' shardings; empty if there is none.
 std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
                                 passes::CompileOptions options) {
-  const std::string strategy = applied.strategy.toToml();
+  const std::string strategy = applied.decisions.toToml();
   try {
     options.strategy = partitioner::Strategy::parse(strategy, "written.toml");
     GraphModule model = traced(recipe, config, true);
@@ -472,9 +472,9 @@ std::string differenceGivenBack(const partitioner::Applied &applied, const Recip
       return a.pattern == b.pattern && a.dims == b.dims;
     };
     if (std::ranges::equal(applied.stages, again.stages, sameStage) &&
-        std::ranges::equal(applied.strategy.shard, again.strategy.shard, sameRule))
+        std::ranges::equal(applied.decisions.shard, again.decisions.shard, sameRule))
       return {};
-    return fmt::format("{}\nbecomes\n{}", strategy, again.strategy.toToml());
+    return fmt::format("{}\nbecomes\n{}", strategy, again.decisions.toToml());
   } catch (const Error &error) {
     return fmt::format("{}\n{}", strategy, error.what());
   }

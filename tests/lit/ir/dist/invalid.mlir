@@ -47,6 +47,12 @@ func.func @f(%x: tensor<8xf32>) {
 }
 // -----
 func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C2: a share's dimension 0 is none of the sizes}}
+  %0 = dist.reduce_scatter %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 5, 3>, kind = "sum"} : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<8xf32>) {
   // expected-error @+1 {{C1: 2 x 3 x 1 is not dimension 0}}
   %0 = dist.shard_slice %x {axes = ["tp"], dim = 0 : i64, outer = 2 : i64, size = 3 : i64, inner = 1 : i64} : (tensor<8xf32>) -> tensor<4xf32>
   return

@@ -107,6 +107,12 @@ func.func @f(%g: tensor<1x6x5x6xf32>, %w: tensor<6x4x3x3xf32>) {
   return
 }
 // -----
+func.func @f(%g: tensor<1x6x6x6xf32>, %w: tensor<6x4x3x3xbf16>) {
+  // expected-error @below {{C7: element types are 'f32' and 'bf16'}}
+  %0 = cleave.conv2d_input_grad %g, %w {stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x6x6x6xf32>, tensor<6x4x3x3xbf16>) -> tensor<1x4x8x8xf32>
+  return
+}
+// -----
 func.func @f(%g: tensor<1x6x6x6xf32>, %x: tensor<4x8x8xf32>) {
   // expected-error @below {{C1: ranks are 3 and 4, not 4}}
   %0 = cleave.conv2d_weight_grad %g, %x {stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x6x6x6xf32>, tensor<4x8x8xf32>) -> tensor<6x4x3x3xf32>
@@ -140,6 +146,12 @@ func.func @f(%g: tensor<1x6x6x6xf32>, %x: tensor<1x4x8x8xf32>) {
 func.func @f(%g: tensor<1x6x5x6xf32>, %x: tensor<1x4x8x8xf32>) {
   // expected-error @below {{C6: grad is 1x6x5x6, the convolution's result 1x6x6x6}}
   %0 = cleave.conv2d_weight_grad %g, %x {stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x6x5x6xf32>, tensor<1x4x8x8xf32>) -> tensor<6x4x3x3xf32>
+  return
+}
+// -----
+func.func @f(%g: tensor<1x6x6x6xf32>, %x: tensor<1x4x8x8xf32>) {
+  // expected-error @below {{C7: element types are 'f32' and 'bf16'}}
+  %0 = cleave.conv2d_weight_grad %g, %x {stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x6x6x6xf32>, tensor<1x4x8x8xf32>) -> tensor<6x4x3x3xbf16>
   return
 }
 // -----
@@ -265,6 +277,12 @@ func.func @f(%g: tensor<1x4x4x4xf32>, %w: tensor<1x4x4x3xi32>) {
   return
 }
 // -----
+func.func @f(%g: tensor<1x4x4x4xf32>, %w: tensor<1x4x4x4xi64>) {
+  // expected-error @below {{operand #1 must be tensor of static shape of i32}}
+  %0 = cleave.max_pool2d_grad %g, %w {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xi64>) -> tensor<1x4x8x8xf32>
+  return
+}
+// -----
 func.func @f(%q: tensor<2x4x8xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x4x8xf32>) {
   // expected-error @below {{C1: ranks are 3, 3 and 3, not 4}}
   // expected-error @below {{failed to infer returned types}}
@@ -283,6 +301,27 @@ func.func @f(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x3x8xf32>, %v: tensor<2x3x3x
   // expected-error @below {{C3: causal with 4 queries and 3 keys}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = cleave.attention %q, %k, %v {scale = 1.0, causal} : (tensor<2x3x4x8xf32>, tensor<2x3x3x8xf32>, tensor<2x3x3x8xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4xf32>)
+  return
+}
+// -----
+func.func @f(%q: tensor<2x4x8xf32>, %k: tensor<2x4x8xf32>, %l: tensor<2x4xf32>) {
+  // expected-error @below {{C1: ranks are 3, 3 and 3, not 4}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:3 = cleave.attention_grad %q, %q, %k, %k, %q, %l {scale = 1.0} : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>)
+  return
+}
+// -----
+func.func @f(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x7xf32>, %l: tensor<2x3x4xf32>) {
+  // expected-error @below {{C2: q is 2x3x4x8, k 2x3x4x7, v 2x3x4x7}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:3 = cleave.attention_grad %q, %q, %k, %k, %q, %l {scale = 1.0} : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x7xf32>, tensor<2x3x4x7xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4x7xf32>, tensor<2x3x4x7xf32>)
+  return
+}
+// -----
+func.func @f(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x3x8xf32>, %l: tensor<2x3x4xf32>) {
+  // expected-error @below {{C3: causal with 4 queries and 3 keys}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:3 = cleave.attention_grad %q, %q, %k, %k, %q, %l {scale = 1.0, causal} : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x3x8xf32>, tensor<2x3x3x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x3x8xf32>, tensor<2x3x3x8xf32>)
   return
 }
 // -----

@@ -36,6 +36,26 @@ func.func @images(%x: tensor<2x4x8x8xf32>, %w: tensor<6x2x3x3xf32>) {
   return
 }
 
+// CHECK-LABEL: func.func @channels_last
+func.func @channels_last(%x: tensor<2x4x4x3xf32>, %w: tensor<5x3x3x3xf32>, %dy: tensor<2x4x4x5xf32>, %p: tensor<2x2x2x3xf32>) {
+  // CHECK: cleave.conv2d_input_grad %{{.*}} {channels_last, dilation
+  %0 = cleave.conv2d_input_grad %dy, %w {channels_last, stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1 : i64}
+       : (tensor<2x4x4x5xf32>, tensor<5x3x3x3xf32>) -> tensor<2x4x4x3xf32>
+  // CHECK: cleave.max_pool2d %{{.*}} {channels_last, kernel
+  %1:2 = cleave.max_pool2d %x {channels_last, kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
+       : (tensor<2x4x4x3xf32>) -> (tensor<2x2x2x3xf32>, tensor<2x2x2x3xi32>)
+  // CHECK: cleave.max_pool2d_grad %{{.*}} {channels_last, kernel
+  %2 = cleave.max_pool2d_grad %p, %1#1 {channels_last, kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
+       : (tensor<2x2x2x3xf32>, tensor<2x2x2x3xi32>) -> tensor<2x4x4x3xf32>
+  // CHECK: cleave.avg_pool2d %{{.*}} {channels_last, kernel
+  %3 = cleave.avg_pool2d %x {channels_last, kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
+       : (tensor<2x4x4x3xf32>) -> tensor<2x2x2x3xf32>
+  // CHECK: cleave.avg_pool2d_grad %{{.*}} {channels_last, kernel
+  %4 = cleave.avg_pool2d_grad %p {channels_last, kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
+       : (tensor<2x2x2x3xf32>) -> tensor<2x4x4x3xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @attention
 func.func @attention(%q: tensor<2x3x4x8xf32>) {
   // CHECK: cleave.attention %{{.*}} {causal, scale = 5.000000e-01 : f64}

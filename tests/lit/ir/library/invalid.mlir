@@ -150,6 +150,18 @@ func.func @f(%x: tensor<2x3x4x4xf32>, %w: tensor<5x3x3x3xf32>) {
   return
 }
 // -----
+func.func @f(%x: tensor<2x4x4x4xf32>, %w: tensor<5x2x3x3xf32>) {
+  // expected-error @+1 {{C3: 2 groups do not divide 5 output channels}}
+  %0 = library.conv2d %x, %w {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 2} : (tensor<2x4x4x4xf32>, tensor<5x2x3x3xf32>) -> tensor<2x5x4x4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<2x3x2x2xf32>, %w: tensor<5x3x7x7xf32>) {
+  // expected-error @+1 {{C4: the output would be 0x0}}
+  %0 = library.conv2d %x, %w {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x3x2x2xf32>, tensor<5x3x7x7xf32>) -> tensor<2x5x1x1xf32>
+  return
+}
+// -----
 func.func @f(%x: tensor<2x3x4x4xf32>, %w: tensor<5x3x3x3xf32>) {
   // expected-error @+1 {{C5: }}
   %0 = library.conv2d %x, %w {stride = array<i64: 0, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x3x4x4xf32>, tensor<5x3x3x3xf32>) -> tensor<2x5x4x4xf32>
@@ -186,15 +198,45 @@ func.func @f(%x: tensor<2x3x4x4xf32>, %w: tensor<5x3x3x3xf32>, %b: tensor<5xf32>
   return
 }
 // -----
-func.func @f(%dy: tensor<2x5x4x4xf32>, %w: tensor<5x3x3x3xf32>) {
-  // expected-error @+1 {{C6: grad is 2x5x4x4, the convolution's shape 2x5x5x4}}
-  %0 = library.conv2d_input_grad %dy, %w {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<5x3x3x3xf32>) -> tensor<2x3x5x4xf32>
+func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<3x4x4xf32>) {
+  // expected-error @+1 {{C1: ranks are 3 and 4}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<3x4x4xf32>) -> tensor<5x3x3x3xf32>
+  return
+}
+// -----
+func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
+  // expected-error @+1 {{C2: the input has 3 channels, the weight 2 groups of 3}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 2} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<5x3x3x3xf32>
+  return
+}
+// -----
+func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x4x4x4xf32>) {
+  // expected-error @+1 {{C3: 2 groups do not divide 5 output channels}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 2} : (tensor<2x5x4x4xf32>, tensor<2x4x4x4xf32>) -> tensor<5x2x3x3xf32>
+  return
+}
+// -----
+func.func @f(%dy: tensor<2x5x1x1xf32>, %x: tensor<2x3x2x2xf32>) {
+  // expected-error @+1 {{C4: the output would be 0x0}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x1x1xf32>, tensor<2x3x2x2xf32>) -> tensor<5x3x7x7xf32>
+  return
+}
+// -----
+func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
+  // expected-error @+1 {{C5: stride and dilation are not 2 positive values}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 0, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<5x3x3x3xf32>
   return
 }
 // -----
 func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
   // expected-error @+1 {{C6: grad is 2x5x4x4, the convolution's shape 2x6x4x4}}
   %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<6x3x3x3xf32>
+  return
+}
+// -----
+func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
+  // expected-error @+1 {{C7: element types are 'f32' and 'bf16'}}
+  %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<5x3x3x3xbf16>
   return
 }
 // -----
@@ -207,66 +249,6 @@ func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>, %g: tensor<5x3x3
 func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
   // expected-error @+1 {{C8: into and accumulate come together}}
   %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1, accumulate} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<5x3x3x3xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<3x4x4xf32>) {
-  // expected-error @+1 {{C1: the rank is 3, not 4}}
-  %0 = library.avg_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<3x4x4xf32>) -> tensor<2x3x2x2xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C2: the output would be}}
-  %0 = library.avg_pool2d %x {kernel = array<i64: 5, 5>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x2x2xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C3: padding 2 is not smaller than the kernel's 2}}
-  %0 = library.avg_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x2x2xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C4: }}
-  %0 = library.avg_pool2d %x {kernel = array<i64: 0, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x2x2xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C5: the result is 2x3x2x3, the pooling's shape 2x3x2x2}}
-  %0 = library.avg_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x2x3xf32>
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C5: the result is 2x3x2x3, the pooling's shape 2x3x2x2}}
-  %0, %1 = library.max_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> (tensor<2x3x2x3xf32>, tensor<2x3x2x2xi32>)
-  return
-}
-// -----
-func.func @f(%x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C6: the workspace is 2x3x2x1, the pooling's shape 2x3x2x2}}
-  %0, %1 = library.max_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x3x2x1xi32>)
-  return
-}
-// -----
-func.func @f(%dy: tensor<2x3x2x3xf32>) {
-  // expected-error @+1 {{C5: grad is 2x3x2x3, the pooling's shape 2x3x2x2}}
-  %0 = library.avg_pool2d_grad %dy {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x2x3xf32>) -> tensor<2x3x4x4xf32>
-  return
-}
-// -----
-func.func @f(%dy: tensor<2x3x2x3xf32>, %ws: tensor<2x3x2x2xi32>) {
-  // expected-error @+1 {{C5: grad is 2x3x2x3, the pooling's shape 2x3x2x2}}
-  %0 = library.max_pool2d_grad %dy, %ws {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x2x3xf32>, tensor<2x3x2x2xi32>) -> tensor<2x3x4x4xf32>
-  return
-}
-// -----
-func.func @f(%dy: tensor<2x3x2x2xf32>, %ws: tensor<2x3x2x1xi32>) {
-  // expected-error @+1 {{C6: the workspace is 2x3x2x1, the pooling's shape 2x3x2x2}}
-  %0 = library.max_pool2d_grad %dy, %ws {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x2x2xf32>, tensor<2x3x2x1xi32>) -> tensor<2x3x4x4xf32>
   return
 }
 // -----
@@ -319,6 +301,18 @@ func.func @f(%q: tensor<2x4x3x8xbf16>, %k: tensor<2x4x3x8xbf16>) {
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
+  // expected-error @+1 {{C1: q is 2x4x0x8}}
+  %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 0, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
+  return
+}
+// -----
+func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
+  // expected-error @+1 {{C2: the last stride of dv is 0}}
+  %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 0]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
+  return
+}
+// -----
+func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
   // expected-error @+1 {{C3: the view of dk reaches element 591 of 576}}
   %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <400, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
   return
@@ -327,6 +321,12 @@ func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
   // expected-error @+1 {{C4: elements of dk overlap}}
   %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <96, [96, 0, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
+  return
+}
+// -----
+func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xbf16>) {
+  // expected-error @+1 {{C5: lse is 'tensor<2x4x3xbf16>', the rows are 2x4x3}}
+  %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xbf16>) -> tensor<3x2x4x3x8xbf16>
   return
 }
 // -----

@@ -219,7 +219,7 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
   options.batch = rows * microbatches;
   GraphModule traced = trace(model, rows);
   partitioner::Applied applied = passes::applyStrategy(traced, options);
-  ir::DistributedProgram program{applied.module->getOperation(), applied.strategy.mesh, {}, {}};
+  ir::DistributedProgram program{applied.module->getOperation(), applied.decisions.mesh, {}, {}};
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
   for (const partitioner::RankClass &rankClass : applied.classes)

@@ -129,8 +129,8 @@ partitioner::RankClass rankClass(int64_t stage, std::vector<int64_t> ranks, cons
 partitioner::Applied applied(GraphModule &graph) {
   partitioner::Applied made;
   made.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
-  made.strategy.mesh.axes = {{"dp", 2}, {"tp", 1}, {"pp", 2}};
-  made.strategy.microbatches = microbatches;
+  made.decisions.mesh.axes = {{"dp", 2}, {"tp", 1}, {"pp", 2}};
+  made.decisions.microbatches = microbatches;
   made.classes = {rankClass(0, {0, 1}, {SegmentKind::Begin, SegmentKind::Forward, SegmentKind::WeightGradient, SegmentKind::Reduce, SegmentKind::Update}),
                   rankClass(1, {2, 3}, {SegmentKind::Begin, SegmentKind::Forward, SegmentKind::InputGradient, SegmentKind::WeightGradient, SegmentKind::Reduce, SegmentKind::Update})};
   made.stages = {{{"first"}, {0, 1}, 12, 0}, {{"second"}, {2, 3}, 8, 0}};
@@ -298,7 +298,7 @@ func.func @stage0.class0.update(
                                          "swap");
   partitioner::Applied step;
   step.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
-  step.strategy.mesh.axes = {{"dp", 1}, {"tp", 1}, {"pp", 1}};
+  step.decisions.mesh.axes = {{"dp", 1}, {"tp", 1}, {"pp", 1}};
   step.classes = {rankClass(0, {0}, {SegmentKind::Begin, SegmentKind::Update})};
   step.stages = {{{}, {0}, 12, 0}};
   step.train = {{{{SegmentKind::Begin}, 0}, {{SegmentKind::Update}, 0}}};

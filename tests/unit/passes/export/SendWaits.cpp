@@ -20,7 +20,7 @@ using Name = std::pair<int64_t, int64_t>; // tag, microbatch
 /// A pipeline in which every stage sends one value to the next stage, and one gradient to the previous one.
 Applied appliedOf(const Schedule &schedule) {
   Applied applied;
-  applied.strategy.schedule = schedule.name;
+  applied.decisions.schedule = schedule.name;
   applied.train = itemsOf(schedule);
   const bool split = schedule.backward == BackwardPass::Split;
   const SegmentKind back = split ? SegmentKind::InputGradient : SegmentKind::Backward;
@@ -54,7 +54,7 @@ std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
   for (size_t p = 0; p < awaited.size(); ++p)
     awaited[p].resize(applied.train[p].size() + 1);
   for (const Applied::Message &message : applied.messages)
-    for (int64_t m = 0; m < applied.strategy.microbatches; ++m)
+    for (int64_t m = 0; m < applied.decisions.microbatches; ++m)
       awaited[static_cast<size_t>(message.from)][waits.itemOf(message.from, message.tag, m)].push_back(
           {message.tag, m});
   std::vector<size_t> next(applied.train.size());
@@ -94,7 +94,7 @@ std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
 TEST_CASE("a message is waited for where its microbatch comes back, or two items of its segment later") {
   const Schedule schedule = namedSchedule("1f1b", 2, 1, 6);
   Applied applied = appliedOf(schedule);
-  applied.strategy.microbatches = 6;
+  applied.decisions.microbatches = 6;
   const SendWaits waits(applied, false);
   for (int64_t m = 0; m < 6; ++m) {
     INFO("microbatch " << m);
@@ -113,7 +113,7 @@ TEST_CASE("named schedules of any size run to their end with the waits") {
       const int64_t ranks = from(1, 6), chunks = chunksOf(name) ? chunksOf(name) : from(2, 4);
       const int64_t microbatches = name == "interleaved" ? ranks * from(1, 3) : from(1, 12);
       Applied applied = appliedOf(namedSchedule(name, ranks, chunks, microbatches));
-      applied.strategy.microbatches = microbatches;
+      applied.decisions.microbatches = microbatches;
       INFO(name << ", ranks " << ranks << ", stages a rank " << chunks << ", microbatches " << microbatches);
       const SendWaits waits(applied, false);
       CHECK(stuck(applied, waits).empty());
@@ -126,7 +126,7 @@ TEST_CASE("named schedules of any size run to their end with the waits") {
 
 TEST_CASE("schedules that wait for each other are an internal error that names the item") {
   Applied applied;
-  applied.strategy.schedule = "crossed";
+  applied.decisions.schedule = "crossed";
   // Each rank first receives the value that the other rank sends second.
   const SegmentId first{SegmentKind::Forward, 0}, second{SegmentKind::Forward, 1};
   applied.train = {{{first, 0}, {second, 0}}, {{first, 0}, {second, 0}}};
