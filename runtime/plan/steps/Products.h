@@ -90,15 +90,20 @@ inline bool isLinear(const plan::Matmul &op) {
   return op.epilogue() == plan::Epilogue::None || op.epilogue() == plan::Epilogue::GeluGradient;
 }
 
+inline double flops(const plan::Matmul &op) {
+  double flops = product({op.m(), op.n(), op.k()}, 2);
+  for (uint32_t d = 0; d < length(op.batch()); ++d)
+    flops *= static_cast<double>(op.batch()->Get(d));
+  return flops;
+}
+
 inline Work work(const plan::Matmul &op, const Context &c) {
   Work work;
   work.kind = WorkClass::Product;
   work.m = op.m(), work.n = op.n(), work.k = op.k();
-  work.flops = product({work.m, work.n, work.k}, 2);
-  for (uint32_t d = 0; d < length(op.batch()); ++d) {
+  for (uint32_t d = 0; d < length(op.batch()); ++d)
     work.batch *= op.batch()->Get(d);
-    work.flops *= static_cast<double>(op.batch()->Get(d));
-  }
+  work.flops = flops(op);
   work.factors = c.slot(op.a()->slot()).dtype();
   const auto bytes = [&](const plan::View &view, int64_t rows, int64_t columns) {
     double all = product({rows, columns});
@@ -174,12 +179,16 @@ inline void accesses(const plan::Attention &op, const Accesses &a) {
 
 inline bool isLinear(const plan::Attention &) { return false; }
 
+inline double flops(const plan::Attention &op) {
+  const int products = op.kind() == plan::AttentionKind::Backward ? 5 : 2;
+  return attentionFlops(op.batch(), op.heads(), op.rows(), op.keys(), op.width(), products, op.causal());
+}
+
 inline Work work(const plan::Attention &op, const Context &) {
   Work work;
   work.kind = WorkClass::Attention;
   work.backward = op.kind() == plan::AttentionKind::Backward;
-  work.flops =
-      attentionFlops(op.batch(), op.heads(), op.rows(), op.keys(), op.width(), work.backward ? 5 : 2, op.causal());
+  work.flops = flops(op);
   work.m = op.rows(), work.n = op.keys(), work.k = op.width(), work.batch = op.batch() * op.heads();
   work.factors = op.dtype();
   const double size = sizeOf(op.dtype());

@@ -104,6 +104,10 @@ Defect problem(const plan::Step &step, const Context &context);
 Defect placedProblem(const plan::Step &step, const Context &context);
 /// Whether the step is linear in its inputs, so that partial inputs give partial results.
 bool isLinear(const plan::Step &step);
+/// Floating-point operations of a product, a convolution or attention; a multiplication and an addition are two. 0 for
+/// other kinds, whose time is that of moving bytes.
+double flops(const plan::Step &step);
+double flops(const plan::StepT &step);
 /// The work of a step of a checked plan; none for communication.
 Work work(const plan::Step &step, const Context &context);
 OnGpu onGpu(const plan::Step &step);

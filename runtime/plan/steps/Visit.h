@@ -15,10 +15,11 @@ inline bool known(const plan::Step &step) {
 /// Whether Op is one of Kinds.
 template <typename Op, typename... Kinds> constexpr bool oneOf = (std::same_as<Op, Kinds> || ...);
 
+static_assert(plan::StepOp::MAX == plan::StepOp::KernelBatch, "a kind of step is missing in visit");
+
 /// Calls fn with the table of the step's kind (plan::Matmul, ...). fn must take every kind, so that a forgotten one
 /// does not compile. The step must be known().
 template <typename Fn> decltype(auto) visit(const plan::Step &step, Fn &&fn) {
-  static_assert(plan::StepOp::MAX == plan::StepOp::KernelBatch, "a kind of step is missing below");
   switch (step.op_type()) {
   case plan::StepOp::Matmul:
     return fn(*step.op_as_Matmul());

@@ -62,12 +62,16 @@ inline void accesses(const plan::Conv &op, const Accesses &a) {
 
 inline bool isLinear(const plan::Conv &op) { return op.epilogue() == plan::Epilogue::None; }
 
+inline double flops(const plan::Conv &op) {
+  return product({op.n(), op.oc(), op.oh(), op.ow(), op.ic() / op.groups(), op.kh(), op.kw()}, 2);
+}
+
 inline Work work(const plan::Conv &op, const Context &c) {
   Work work;
   work.kind = WorkClass::Convolution;
   work.batch = std::max<int64_t>(1, op.groups());
   const int64_t in = op.ic() / work.batch, out = op.oc() / work.batch, window = op.kh() * op.kw();
-  work.flops = product({op.n(), op.oc(), op.oh(), op.ow(), in, op.kh(), op.kw()}, 2);
+  work.flops = flops(op);
   switch (op.kind()) {
   case plan::ConvKind::Forward:
     work.m = op.n() * op.oh() * op.ow(), work.n = out, work.k = in * window;
