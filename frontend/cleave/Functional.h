@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-namespace detail {
+namespace internal {
 /// Marks the ops that are added during its lifetime (perMicrobatch).
 class PerMicrobatch {
 public:
@@ -19,7 +19,7 @@ public:
   ~PerMicrobatch();
   PerMicrobatch(const PerMicrobatch &) = delete;
 };
-} // namespace detail
+} // namespace internal
 
 /// Height and width; one number sets both.
 struct Pair {
@@ -130,7 +130,7 @@ Tensor dropout(Tensor x, double p = 0.5, Where where = Where::current());
 
 // ---- elementwise ------------------------------------------------------------------------------------------------
 
-// Elementwise functions of one tensor. C1 of all of them, from relu to erf: x has a float type.
+// Elementwise functions of one tensor. C1 of all of them, from relu to round: x has a float type.
 
 Tensor relu(Tensor x, Where where = Where::current());
 /// x Phi(x), where Phi is the standard normal distribution function, or its tanh approximation (Hendrycks and Gimpel
@@ -147,10 +147,22 @@ Tensor sqrt(Tensor x, Where where = Where::current());
 Tensor rsqrt(Tensor x, Where where = Where::current());
 Tensor abs(Tensor x, Where where = Where::current());
 Tensor erf(Tensor x, Where where = Where::current());
+/// log(1 + x) and e^x - 1, accurate for small x.
+Tensor log1p(Tensor x, Where where = Where::current());
+Tensor expm1(Tensor x, Where where = Where::current());
+Tensor sinh(Tensor x, Where where = Where::current());
+/// The next smaller, the next larger and the nearest integer (halves to even); the gradient is 0.
+Tensor floor(Tensor x, Where where = Where::current());
+Tensor ceil(Tensor x, Where where = Where::current());
+Tensor round(Tensor x, Where where = Where::current());
 /// x to the power y, and the larger and smaller operand. Broadcasting and rules as for the arithmetic operators.
 Tensor pow(Operand x, Operand y);
 Tensor maximum(Operand x, Operand y);
 Tensor minimum(Operand x, Operand y);
+/// x - y floor(x / y), which has y's sign. C1, C2 as for the arithmetic operators. C3: the operands have a float type.
+Tensor remainder(Operand x, Operand y);
+/// The angle of the point (x, y) in [-pi, pi]. C1, C2 as for the arithmetic operators. C3: the operands have a float type.
+Tensor atan2(Operand y, Operand x);
 /// Softmax along `dim`, and its logarithm; the result has x's shape. C1: 0 <= dim < rank.
 Tensor softmax(Tensor x, int64_t dim = -1, Where where = Where::current());
 Tensor logSoftmax(Tensor x, int64_t dim = -1, Where where = Where::current());
@@ -212,7 +224,7 @@ auto perMicrobatch(Body &&body, Where where = Where::current());
 void stage(int64_t k, Where where = Where::current());
 
 template <class Body> auto perMicrobatch(Body &&body, Where where) {
-  const detail::PerMicrobatch scope(where);
+  const internal::PerMicrobatch scope(where);
   return std::forward<Body>(body)();
 }
 

@@ -165,6 +165,14 @@ private:
   MultiheadAttentionOptions options;
 };
 
+/// `prelu` with a parameter "weight" of `channels` elements: one for all, or one per channel (dimension 1).
+class PReLU : public Module {
+public:
+  PReLU(Module &parent, std::string name, int64_t channels = 1, double slope = 0.25, Where where = Where::current());
+  Tensor forward(Tensor x) override;
+  Parameter weight;
+};
+
 /// `dropout` with probability p.
 class Dropout : public Module {
 public:

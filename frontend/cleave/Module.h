@@ -196,7 +196,7 @@ private:
 /// Source location of the innermost module call that is running. Layers use it as the location of their ops.
 Where callSite();
 
-namespace detail {
+namespace internal {
 /// Sets `where` as the source location of modules that the standard library constructs during the lifetime of this
 /// object.
 class ConstructionSite {
@@ -205,7 +205,7 @@ public:
   ~ConstructionSite();
   ConstructionSite(const ConstructionSite &) = delete;
 };
-} // namespace detail
+} // namespace internal
 
 /// An index into a list of modules, with its source location.
 struct ListIndex {
@@ -215,10 +215,10 @@ struct ListIndex {
   Where where;
 };
 
-namespace detail {
+namespace internal {
 /// Returns the index if it is within a list of `size` modules; otherwise throws a user error.
 size_t checkedIndex(const Module &list, ListIndex index, int64_t size);
-} // namespace detail
+} // namespace internal
 
 /// A list of modules of one type, with paths "name.0", "name.1", ...; T's constructor takes (Module &, std::string,
 /// ...).
@@ -236,33 +236,33 @@ public:
   /// Appends a module created with these arguments. (One overload per number of arguments, so that errors show the line
   /// of the call.)
   T &emplace(Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append();
   }
   template <class A> T &emplace(A &&a, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a));
   }
   template <class A, class B> T &emplace(A &&a, B &&b, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a), std::forward<B>(b));
   }
   template <class A, class B, class C> T &emplace(A &&a, B &&b, C &&c, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
   }
   template <class A, class B, class C, class D> T &emplace(A &&a, B &&b, C &&c, D &&d, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
   }
   template <class A, class B, class C, class D, class E>
   T &emplace(A &&a, B &&b, C &&c, D &&d, E &&e, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
   }
   template <class A, class B, class C, class D, class E, class F>
   T &emplace(A &&a, B &&b, C &&c, D &&d, E &&e, F &&f, Where where = Where::current()) {
-    const detail::ConstructionSite site(where);
+    const internal::ConstructionSite site(where);
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
                   std::forward<F>(f));
   }
@@ -272,7 +272,7 @@ public:
     return append(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
                   std::forward<F>(f), std::forward<G>(g), std::forward<More>(more)...);
   }
-  T &operator[](ListIndex i) { return list[detail::checkedIndex(*this, i, size())]; }
+  T &operator[](ListIndex i) { return list[internal::checkedIndex(*this, i, size())]; }
   int64_t size() const { return static_cast<int64_t>(list.size()); }
   auto begin() { return list.begin(); }
   auto end() { return list.end(); }

@@ -23,8 +23,10 @@ Tensor logicalAnd(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalOr(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalXor(Tensor a, Tensor b, Where where = Where::current());
 Tensor logicalNot(Tensor x, Where where = Where::current());
-/// i1: true for elements that are NaN. C1: x has a float type.
+/// i1: true for elements that are NaN, infinite, or neither. C1: x has a float type.
 Tensor isnan(Tensor x, Where where = Where::current());
+Tensor isinf(Tensor x, Where where = Where::current());
+Tensor isfinite(Tensor x, Where where = Where::current());
 
 // ---- choices ------------------------------------------------------------------------------------------------------
 
@@ -45,6 +47,7 @@ Tensor detach(Tensor x, Where where = Where::current());
 /// Radians, accurate for |x| < 1e5.
 Tensor sin(Tensor x, Where where = Where::current());
 Tensor cos(Tensor x, Where where = Where::current());
+Tensor tan(Tensor x, Where where = Where::current());
 /// -1, 0 or 1, and 0 for NaN; the gradient is 0.
 Tensor sign(Tensor x, Where where = Where::current());
 /// log(1 + e^(beta x)) / beta. C2: beta is positive.
@@ -53,5 +56,18 @@ Tensor softplus(Tensor x, double beta = 1, Where where = Where::current());
 Tensor leakyRelu(Tensor x, double slope = 0.01, Where where = Where::current());
 /// x if x > 0, otherwise alpha (e^x - 1) (Clevert et al. 2016).
 Tensor elu(Tensor x, double alpha = 1, Where where = Where::current());
+/// Scaled elu, with the constants of Klambauer et al. 2017.
+Tensor selu(Tensor x, Where where = Where::current());
+/// min(max(x, 0), 6).
+Tensor relu6(Tensor x, Where where = Where::current());
+/// x relu6(x + 3) / 6 (Howard et al. 2019).
+Tensor hardSwish(Tensor x, Where where = Where::current());
+/// x tanh(softplus(x)) (Misra 2019).
+Tensor mish(Tensor x, Where where = Where::current());
+/// log(sigmoid(x)).
+Tensor logSigmoid(Tensor x, Where where = Where::current());
+/// x if x > 0, otherwise weight x (He et al. 2015). C2: the weight has one element, or one per channel (dimension 1 of
+/// x), and x's type.
+Tensor prelu(Tensor x, Tensor weight, Where where = Where::current());
 
 } // namespace cleave

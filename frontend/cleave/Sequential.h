@@ -45,7 +45,7 @@ public:
   }
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
   /// Part `i` as a module; null if it is a function.
-  Module *operator[](ListIndex i) { return steps[detail::checkedIndex(*this, i, size())].module.get(); }
+  Module *operator[](ListIndex i) { return steps[internal::checkedIndex(*this, i, size())].module.get(); }
 
   /// Applies the parts in order.
   Tensor forward(Tensor x) override;

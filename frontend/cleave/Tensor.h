@@ -58,14 +58,14 @@ private:
   uint64_t trace = 0; ///< number of the trace that this tensor belongs to
 };
 
-namespace detail {
+namespace internal {
 /// Returns `tensor`; throws a user error if it is empty or belongs to an earlier trace.
 Tensor held(Tensor tensor, Where where);
-} // namespace detail
+} // namespace internal
 
 /// An operand of an arithmetic operator: a tensor, a parameter or a number, with the source location of the operator.
 struct Operand {
-  Operand(Tensor tensor, Where where = Where::current()) : tensor(detail::held(tensor, where)), where(where) {}
+  Operand(Tensor tensor, Where where = Where::current()) : tensor(internal::held(tensor, where)), where(where) {}
   Operand(const Parameter &parameter, Where where = Where::current());
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
   Operand(T number, Where where = Where::current()) : number(static_cast<double>(number)), where(where) {}

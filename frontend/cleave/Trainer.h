@@ -87,7 +87,7 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-namespace detail {
+namespace internal {
 [[noreturn]] void wrongInputs(size_t given, size_t most);
 
 /// The tensors of a forward's result, in order.
@@ -119,11 +119,11 @@ std::vector<Tensor> callForward(M &module, std::span<const Tensor> in, std::inde
     wrongInputs(in.size(), sizeof...(N));
   return out;
 }
-} // namespace detail
+} // namespace internal
 
 template <class M> Model makeModel(M &module, std::string name, std::string options) {
   auto forward = [&](std::span<const Tensor> in) {
-    return detail::callForward(module, in, std::make_index_sequence<16>());
+    return internal::callForward(module, in, std::make_index_sequence<16>());
   };
   Module &root = module;
   return Model{&root, forward, std::move(name), std::move(options)};

@@ -1,19 +1,12 @@
 // Modules for 1-D and transposed convolutions.
 #include "cleave/ConvLayers.h"
+#include "frontend/nn/Layer.h"
 #include "frontend/trace/Diagnose.h"
 
 #include <cmath>
 #include <fmt/format.h>
 
 namespace cleave {
-
-/// U(-1/sqrt(fanIn), 1/sqrt(fanIn))
-static Init byFanIn(int64_t fanIn) {
-  const double bound = 1 / std::sqrt(static_cast<double>(fanIn));
-  return init::uniform(-bound, bound);
-}
-
-static Tensor given(const std::optional<Parameter> &bias) { return bias ? bias->tensor(callSite()) : Tensor(); }
 
 /// Checks the groups; returns the `channels` of one group.
 static int64_t ofGroup(const char *op, int64_t channels, int64_t in, int64_t out, int64_t groups,

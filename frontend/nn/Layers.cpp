@@ -1,19 +1,13 @@
 // Common layers: parameters with PyTorch's initial values, and their forward functions.
 #include "cleave/Layers.h"
+#include "cleave/Pointwise.h"
+#include "frontend/nn/Layer.h"
 #include "frontend/trace/Diagnose.h"
 
 #include <cmath>
 #include <fmt/format.h>
 
 namespace cleave {
-
-/// U(-1/sqrt(fanIn), 1/sqrt(fanIn))
-static Init byFanIn(int64_t fanIn) {
-  const double bound = 1 / std::sqrt(static_cast<double>(fanIn));
-  return init::uniform(-bound, bound);
-}
-
-static Tensor given(const std::optional<Parameter> &p) { return p ? p->tensor(callSite()) : Tensor(); }
 
 Linear::Linear(Module &parent, std::string name, int64_t in, int64_t out, LinearOptions o, Where where)
     : Module(parent, std::move(name), where),
@@ -103,6 +97,11 @@ Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t wid
     : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where) {}
 
 Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, callSite()); }
+
+PReLU::PReLU(Module &parent, std::string name, int64_t channels, double slope, Where where)
+    : Module(parent, std::move(name), where), weight(*this, "weight", {channels}, init::constant(slope), where) {}
+
+Tensor PReLU::forward(Tensor x) { return prelu(x, weight.tensor(callSite()), callSite()); }
 
 Dropout::Dropout(Module &parent, std::string name, double p, Where where)
     : Module(parent, std::move(name), where), p(p) {}

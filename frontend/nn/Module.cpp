@@ -191,7 +191,7 @@ void Buffer::set(Tensor value, Where where) {
     trace.changed.push_back(this);
 }
 
-size_t detail::checkedIndex(const Module &list, ListIndex index, int64_t size) {
+size_t internal::checkedIndex(const Module &list, ListIndex index, int64_t size) {
   if (index.number < 0 || index.number >= size)
     failAt(fmt::format("{} has {} modules, counted from 0: there is no [{}]",
                        list.path().empty() ? "the list" : list.path(), size, index.number),

@@ -19,17 +19,14 @@ constexpr const char *attention = "scaledDotProductAttention";
 
 /// Attention composed of smaller ops.
 struct Attention {
-  Trace &trace;
+  Ops &ops;
   const AttentionOptions &options;
   Where where;
   double scale;
   Shape scores; ///< [b, heads, t, s]
 
   Tensor broadcast(Tensor x, const Shape &shape, const std::vector<int64_t> &dims) {
-    return tensorOf(trace
-                        .make<BroadcastOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x),
-                                           llvm::ArrayRef<int64_t>(dims))
-                        .getResult());
+    return tensorOf(ops.broadcast(valueOf(x), shape, dims));
   }
 
   /// Repeats each head of [b, kvHeads, s, d] for the queries that share it: [b, heads, s, d].
@@ -41,18 +38,13 @@ struct Attention {
     return reshape(groups, {own[0], heads, own[2], own[3]}, where);
   }
 
-  Tensor positions(int64_t dim) {
-    return tensorOf(trace
-                        .make<IotaOp>(where, trace.type({scores[2], scores[3]}, trace.element(DType::I32)),
-                                      mlir::Value(), static_cast<uint64_t>(dim))
-                        .getResult());
-  }
+  Tensor positions(int64_t dim) { return tensorOf(ops.iota({scores[2], scores[3]}, dim)); }
 
   /// The causal mask [t, s]: true for positions that may be attended to.
   Tensor causalMask() {
     const int64_t later = options.alignment == CausalAlignment::LowerRight ? scores[3] - scores[2] : 0;
     Tensor last = Operand(positions(0), where) + Operand(later, where);
-    return tensorOf(trace.make<CompareOp>(where, Predicate::Ge, valueOf(last), valueOf(positions(1))).getResult());
+    return tensorOf(ops.compare(Predicate::Ge, valueOf(last), valueOf(positions(1))));
   }
 
   /// Broadcasts `mask` to the scores' shape.
@@ -71,8 +63,8 @@ struct Attention {
 
   /// onTrue if the mask is true, otherwise `number`.
   Tensor choose(Tensor mask, Tensor onTrue, double number) {
-    mlir::Value otherwise = trace.splat(where, typeOf(onTrue), number);
-    return tensorOf(trace.make<SelectOp>(where, typeOf(onTrue), valueOf(mask), valueOf(onTrue), otherwise).getResult());
+    mlir::Value otherwise = ops.constantLike(valueOf(onTrue), number);
+    return tensorOf(ops.select(valueOf(mask), valueOf(onTrue), otherwise));
   }
 
   Tensor composed(Tensor q, Tensor k, Tensor v) {
@@ -132,56 +124,52 @@ void checkMask(Tensor mask, Tensor q, const Shape &scores, Where where) {
 
 /// The op. It aligns a causal mask at the lower right, which is also the upper left if there are as many queries as
 /// keys.
-Tensor fused(Trace &trace, Tensor q, Tensor k, Tensor v, double scale, bool causal, Where where) {
-  return tensorOf(
-      trace.make<AttentionOp>(where, valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), causal).getResult());
+Tensor fused(Ops &ops, Tensor q, Tensor k, Tensor v, double scale, bool causal) {
+  return tensorOf(ops.op<AttentionOp>(valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), causal).getResult());
 }
 
 /// Causal attention aligned at the upper left: no query attends to a key beyond the number of queries, and queries
 /// beyond the number of keys attend to all.
-Tensor upperLeft(Trace &trace, Tensor q, Tensor k, Tensor v, double scale, Where where) {
+Tensor upperLeft(Ops &ops, Tensor q, Tensor k, Tensor v, double scale, Where where) {
   const int64_t t = q.size(2), s = k.size(2), both = std::min(t, s);
   const auto first = [&](Tensor x) { return x.size(2) == both ? x : slice(x, 2, 0, both, where); };
-  Tensor result = fused(trace, first(q), first(k), first(v), scale, true, where);
-  return t <= s ? result
-                : concat({result, fused(trace, slice(q, 2, s, t, where), k, v, scale, false, where)}, 2, where);
+  Tensor result = fused(ops, first(q), first(k), first(v), scale, true);
+  return t <= s ? result : concat({result, fused(ops, slice(q, 2, s, t, where), k, v, scale, false)}, 2, where);
 }
 
 } // namespace
 
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
-  Trace &trace = Trace::current(attention, where);
+  Ops ops(attention, where);
   checkAttention(q, k, v, o, where);
   const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  Attention made{trace, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
+  Attention made{ops, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
   if (o.mask.defined())
     checkMask(o.mask, q, made.scores, where);
   k = made.forEveryHead(k, q.size(1));
   v = made.forEveryHead(v, q.size(1));
-  if (o.mask.defined() || (o.dropout > 0 && trace.training()))
+  if (o.mask.defined() || (o.dropout > 0 && ops.trace.training()))
     return made.composed(q, k, v);
-  return o.causal && o.alignment == CausalAlignment::UpperLeft ? upperLeft(trace, q, k, v, scale, where)
-                                                               : fused(trace, q, k, v, scale, o.causal, where);
+  return o.causal && o.alignment == CausalAlignment::UpperLeft ? upperLeft(ops, q, k, v, scale, where)
+                                                               : fused(ops, q, k, v, scale, o.causal);
 }
 
 // ---- rotary position embedding --------------------------------------------------------------------------------------
 
 /// f(angle) for every position and frequency: [t, half].
-static Tensor angles(Trace &trace, int64_t t, int64_t half, const RotaryOptions &o, double (*f)(double), Where where) {
+static Tensor angles(Ops &ops, int64_t t, int64_t half, const RotaryOptions &o, double (*f)(double)) {
   std::vector<float> values;
   values.reserve(static_cast<size_t>(t * half));
   for (int64_t position = o.start; position < o.start + t; ++position)
     for (int64_t i = 0; i < half; ++i)
       values.push_back(static_cast<float>(
           f(static_cast<double>(position) * std::pow(o.base, -static_cast<double>(i) / static_cast<double>(half)))));
-  mlir::RankedTensorType type = trace.type({t, half}, trace.element(DType::F32));
-  auto elements = mlir::DenseElementsAttr::get(type, llvm::ArrayRef<float>(values));
-  return tensorOf(trace.make<ConstantOp>(where, type, llvm::cast<mlir::ElementsAttr>(elements)).getResult());
+  return tensorOf(ops.constant({t, half}, values));
 }
 
 Tensor rotaryEmbedding(Tensor x, RotaryOptions o, Where where) {
   constexpr const char *name = "rotaryEmbedding";
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   const Facts facts = {fact(x, "input")};
   if (x.rank() < 2)
     failRule(name, 1, fmt::format("the rank must be at least 2, found {}", x.rank()), facts, where);
@@ -194,8 +182,8 @@ Tensor rotaryEmbedding(Tensor x, RotaryOptions o, Where where) {
              fmt::format("the base must be positive and the start not negative, found {} and {}", o.base, o.start),
              facts, where);
   const int64_t half = x.size(-1) / 2;
-  Tensor cosine = cast(angles(trace, x.size(-2), half, o, std::cos, where), x.dtype(), where);
-  Tensor sine = cast(angles(trace, x.size(-2), half, o, std::sin, where), x.dtype(), where);
+  Tensor cosine = cast(angles(ops, x.size(-2), half, o, std::cos), x.dtype(), where);
+  Tensor sine = cast(angles(ops, x.size(-2), half, o, std::sin), x.dtype(), where);
   Tensor first = slice(x, -1, 0, half, where), second = slice(x, -1, half, 2 * half, where);
   return concat({Operand(first, where) * cosine - Operand(second, where) * sine,
                  Operand(second, where) * cosine + Operand(first, where) * sine},

@@ -16,22 +16,14 @@ void checkFloat(const char *name, int rule, Tensor x, Where where) {
     failRule(name, rule, "the input's elements must be of a float type", {fact(x, "input")}, where);
 }
 
-/// With u = 1 + x, the factor x / (u - 1) corrects the rounding error of the sum (Kahan; Goldberg 1991, theorem 4).
-Value Ops::log1p(Value x) {
-  Value one = splat(x, 1), u = add(x, one), rest = sub(u, one);
-  Value tiny = compare(Predicate::Eq, rest, 0);
-  Value quotient = div(x, select(tiny, one, rest));
-  return select(tiny, x, mul(log(u), quotient));
-}
-
 Value Ops::softplus(Value x) {
-  Value zero = splat(x, 0), positive = compare(Predicate::Gt, x, zero);
+  Value zero = constantLike(x, 0), positive = compare(Predicate::Gt, x, zero);
   return add(select(positive, x, zero), log1p(exp(select(positive, neg(x), x))));
 }
 
 Value Ops::safeSqrt(Value x) {
   Value zero = compare(Predicate::Eq, x, 0);
-  return select(zero, splat(x, 0), sqrt(select(zero, splat(x, 1), x)));
+  return select(zero, constantLike(x, 0), sqrt(select(zero, constantLike(x, 1), x)));
 }
 
 Value Ops::single(Value x) { return valueOf(inSingle(tensorOf(x), where)); }
@@ -44,7 +36,7 @@ Value Ops::slice(Value x, int64_t dim, int64_t start, int64_t end) {
   std::vector<int64_t> starts(sizes.size(), 0);
   starts[dim] = start;
   sizes[dim] = end - start;
-  return trace.make<ir::SliceOp>(where, x, llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes)).getResult();
+  return op<ir::SliceOp>(x, llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes)).getResult();
 }
 
 Value Ops::pad(Value x, int64_t dim, int64_t low, int64_t high) {
@@ -53,22 +45,26 @@ Value Ops::pad(Value x, int64_t dim, int64_t low, int64_t high) {
   std::vector<int64_t> before(shape(x).size(), 0), after(before);
   before[dim] = low;
   after[dim] = high;
-  return trace.make<ir::PadOp>(where, x, llvm::ArrayRef<int64_t>(before), llvm::ArrayRef<int64_t>(after)).getResult();
+  return op<ir::PadOp>(x, llvm::ArrayRef<int64_t>(before), llvm::ArrayRef<int64_t>(after)).getResult();
 }
 
 Value Ops::swap(Value x, int64_t a, int64_t b) {
   std::vector<int64_t> dims(shape(x).size());
   std::iota(dims.begin(), dims.end(), 0);
   std::swap(dims[a], dims[b]);
-  return a == b ? x : trace.make<ir::TransposeOp>(where, x, llvm::ArrayRef<int64_t>(dims)).getResult();
+  return a == b ? x : op<ir::TransposeOp>(x, llvm::ArrayRef<int64_t>(dims)).getResult();
 }
 
-Value Ops::back(Value reduced, const Shape &shape, const std::vector<int64_t> &dims) {
-  std::vector<int64_t> left;
-  for (int64_t dim = 0; dim < static_cast<int64_t>(shape.size()); ++dim)
-    if (!llvm::is_contained(dims, dim))
-      left.push_back(dim);
-  return dims.empty() ? reduced : broadcast(reduced, shape, left);
+Value Ops::broadcastTo(Value x, const Shape &shape) {
+  const int64_t lead = static_cast<int64_t>(shape.size()) - ir::rankOf(x);
+  Shape kept;
+  std::vector<int64_t> dims;
+  for (int64_t i = 0; i < ir::rankOf(x); ++i)
+    if (size(x, i) == shape[lead + i]) {
+      kept.push_back(size(x, i));
+      dims.push_back(lead + i);
+    }
+  return Ops::shape(x) == shape ? x : broadcast(reshape(x, kept), shape, dims);
 }
 
 Value Ops::kept(Value reduced, const Shape &shape, const std::vector<int64_t> &dims, bool keepDim) {
@@ -80,28 +76,24 @@ Value Ops::kept(Value reduced, const Shape &shape, const std::vector<int64_t> &d
   return reshape(reduced, sizes);
 }
 
+template <class T> static Value constantOf(Ops &ops, const Shape &shape, const std::vector<T> &values, DType element) {
+  mlir::RankedTensorType type = ops.trace.type(shape, ops.trace.element(element));
+  auto elements = mlir::DenseElementsAttr::get(type, llvm::ArrayRef<T>(values));
+  return ops.op<ir::ConstantOp>(type, llvm::cast<mlir::ElementsAttr>(elements));
+}
+
 Value Ops::constant(const Shape &shape, const std::vector<float> &values) {
-  mlir::RankedTensorType made = trace.type(shape, trace.element(DType::F32));
-  return trace
-      .make<ir::ConstantOp>(
-          where, made,
-          llvm::cast<mlir::ElementsAttr>(mlir::DenseElementsAttr::get(made, llvm::ArrayRef<float>(values))))
-      .getResult();
+  return constantOf(*this, shape, values, DType::F32);
 }
 
 Value Ops::constant(const Shape &shape, const std::vector<int32_t> &values) {
-  mlir::RankedTensorType made = trace.type(shape, trace.element(DType::I32));
-  return trace
-      .make<ir::ConstantOp>(
-          where, made,
-          llvm::cast<mlir::ElementsAttr>(mlir::DenseElementsAttr::get(made, llvm::ArrayRef<int32_t>(values))))
-      .getResult();
+  return constantOf(*this, shape, values, DType::I32);
 }
 
 Value Ops::uniform(const Shape &shape, const std::string &what) {
   const std::string key = trace.path() + "/" + what;
   const std::string name = fmt::format("{}.{}", key, trace.occurrence(key));
-  return trace.make<ir::RandomUniformOp>(where, trace.type(shape, trace.element(DType::F32)), name).getResult();
+  return op<ir::RandomUniformOp>(trace.type(shape, trace.element(DType::F32)), name).getResult();
 }
 
 } // namespace cleave

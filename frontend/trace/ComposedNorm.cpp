@@ -14,15 +14,15 @@ using namespace ir;
 Tensor inSingle(Tensor x, Where where) {
   if (x.dtype() != DType::F32)
     return x;
-  return tensorOf(Trace::current("cast", where).make<CastOp>(where, typeOf(x), valueOf(x)).getResult());
+  return tensorOf(Ops("cast", where).op<CastOp>(typeOf(x), valueOf(x)).getResult());
 }
 
 Tensor asActivation(Tensor x, Where where) {
   if (x.dtype() != DType::F32)
     return x;
-  Trace &trace = Trace::current("cast", where);
-  auto op = trace.make<CastOp>(where, typeOf(x), valueOf(x));
-  op->setAttr(attr::activation, trace.builder.getUnitAttr());
+  Ops ops("cast", where);
+  auto op = ops.op<CastOp>(typeOf(x), valueOf(x));
+  op->setAttr(attr::activation, ops.trace.builder.getUnitAttr());
   return tensorOf(op.getResult());
 }
 
@@ -30,8 +30,8 @@ Tensor asActivation(Tensor x, Where where) {
 static Tensor alongRows(Tensor value, Tensor x, Where where) {
   std::vector<int64_t> dims(static_cast<size_t>(x.rank() - 1));
   std::iota(dims.begin(), dims.end(), 0);
-  Trace &trace = Trace::current("broadcast", where);
-  return tensorOf(trace.make<BroadcastOp>(where, typeOf(x), valueOf(value), llvm::ArrayRef<int64_t>(dims)).getResult());
+  Ops ops("broadcast", where);
+  return tensorOf(ops.broadcast(valueOf(value), x.shape(), dims));
 }
 
 /// x / sqrt(mean of x^2 + eps) over the last dimension.
@@ -54,15 +54,11 @@ Tensor rmsNorm(Tensor x, Tensor weight, double eps, Where where) {
 }
 
 /// Repeats a value per channel along all dimensions of x except 1.
-static Tensor perChannel(Trace &trace, Tensor value, Tensor x, Where where) {
-  const int64_t channel[] = {1};
-  return tensorOf(
-      trace.make<BroadcastOp>(where, typeOf(x), valueOf(value), llvm::ArrayRef<int64_t>(channel)).getResult());
-}
+static Tensor perChannel(Ops &ops, Tensor value, Tensor x) { return tensorOf(ops.along(valueOf(value), x.shape(), 1)); }
 
 /// Group norm, reporting errors under the function name that the user called.
 static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight, Tensor bias, double eps, Where where) {
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   Facts facts = {fact(x, "input")};
   for (auto [tensor, role] : {std::pair(weight, "weight"), std::pair(bias, "bias")})
     if (tensor.defined() && (tensor.shape() != Shape{x.size(1)} || tensor.dtype() != x.dtype()))
@@ -77,9 +73,9 @@ static Tensor grouped(const char *name, Tensor x, int64_t groups, Tensor weight,
   y = Operand(y, where) - alongRows(mean(y, {-1}, false, where), y, where);
   y = reshape(byRootMeanSquare(y, eps, where), x.shape(), where);
   if (weight.defined())
-    y = Operand(y, where) * perChannel(trace, weight, x, where);
+    y = Operand(y, where) * perChannel(ops, weight, x);
   if (bias.defined())
-    y = Operand(y, where) + perChannel(trace, bias, x, where);
+    y = Operand(y, where) + perChannel(ops, bias, x);
   return asActivation(y, where);
 }
 

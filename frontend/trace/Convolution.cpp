@@ -97,10 +97,9 @@ Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias, ConvTransposeOption
   const int64_t stride[] = {o.stride.h, o.stride.w}, dilation[] = {o.dilation.h, o.dilation.w},
                 padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
   Value y =
-      ops.trace
-          .make<Conv2dInputGradOp>(where, Ops::type(valueOf(x)).clone({x.size(0), outputs, h, w}), valueOf(x),
-                                   valueOf(weight), llvm::ArrayRef<int64_t>(stride), llvm::ArrayRef<int64_t>(padding),
-                                   llvm::ArrayRef<int64_t>(dilation), static_cast<uint64_t>(o.groups))
+      ops.op<Conv2dInputGradOp>(Ops::type(valueOf(x)).clone({x.size(0), outputs, h, w}), valueOf(x), valueOf(weight),
+                                llvm::ArrayRef<int64_t>(stride), llvm::ArrayRef<int64_t>(padding),
+                                llvm::ArrayRef<int64_t>(dilation), static_cast<uint64_t>(o.groups))
           .getResult();
   return tensorOf(withBias(ops, y, bias));
 }

@@ -55,9 +55,9 @@ Tensor randn(Shape shape, Where where) {
   Ops ops("randn", where);
   checkSizes("randn", shape, where);
   Value u = ops.uniform(shape, "randn"), v = ops.uniform(shape, "randn");
-  Value radius = ops.sqrt(ops.scale(ops.log(ops.sub(ops.splat(u, 1), u)), -2));
+  Value radius = ops.sqrt(ops.scale(ops.log(ops.sub(ops.constantLike(u, 1), u)), -2));
   Value angle = ops.scale(v, 2 * 3.14159265358979323846);
-  return tensorOf(ops.mul(radius, ops.unary<CosOp>(angle)));
+  return tensorOf(ops.mul(radius, ops.cos(angle)));
 }
 
 Tensor arange(double start, double end, double step, Where where) {
@@ -67,7 +67,7 @@ Tensor arange(double start, double end, double step, Where where) {
     failRule("arange", 1, fmt::format("the range from {} to {} in steps of {} is empty", start, end, step), {}, where);
   Value steps = ops.cast(ops.iota({static_cast<int64_t>(count)}, 0), DType::F32);
   Value scaled = ops.scale(steps, step);
-  return tensorOf(start == 0 ? scaled : ops.add(scaled, ops.splat(scaled, start)));
+  return tensorOf(start == 0 ? scaled : ops.add(scaled, ops.constantLike(scaled, start)));
 }
 
 Tensor oneHot(Tensor ids, int64_t classes, DType type, Where where) {
@@ -80,7 +80,7 @@ Tensor oneHot(Tensor ids, int64_t classes, DType type, Where where) {
   Shape shape = ids.shape();
   shape.push_back(classes);
   const int64_t last = ids.rank();
-  Value hit = ops.compare(Predicate::Eq, ops.back(valueOf(ids), shape, {last}), ops.iota(shape, last));
+  Value hit = ops.compare(Predicate::Eq, ops.broadcastBack(valueOf(ids), shape, {last}), ops.iota(shape, last));
   return tensorOf(type == DType::I1 ? hit : ops.cast(hit, type));
 }
 
@@ -93,7 +93,7 @@ static Tensor triangle(const char *name, Tensor x, Predicate keeps, int64_t diag
   Value row = ops.iota(square, 0), column = ops.iota(square, 1);
   Value kept = ops.compare(keeps, ops.sub(column, row), static_cast<double>(diagonal));
   kept = ops.broadcast(kept, x.shape(), {x.rank() - 2, x.rank() - 1});
-  return tensorOf(ops.select(kept, valueOf(x), ops.splat(valueOf(x), 0)));
+  return tensorOf(ops.select(kept, valueOf(x), ops.constantLike(valueOf(x), 0)));
 }
 
 Tensor tril(Tensor x, int64_t diagonal, Where where) { return triangle("tril", x, Predicate::Le, diagonal, where); }

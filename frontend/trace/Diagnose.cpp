@@ -61,8 +61,8 @@ static unsigned calleeColumn(const std::string &line, unsigned column) {
 static thread_local std::vector<Where> sites; // locations of nested ModuleList::emplace calls, innermost last
 static thread_local Where lastModule;
 
-detail::ConstructionSite::ConstructionSite(Where where) { sites.push_back(userPlace(where)); }
-detail::ConstructionSite::~ConstructionSite() { sites.pop_back(); }
+internal::ConstructionSite::ConstructionSite(Where where) { sites.push_back(userPlace(where)); }
+internal::ConstructionSite::~ConstructionSite() { sites.pop_back(); }
 
 void noteModulePlace(Where where) { lastModule = where; }
 

@@ -173,7 +173,7 @@ private:
       fail(3, fmt::format("a diagonal needs equal sizes, found {} and {}", shape[i], shape[j]));
     Value on =
         ops.compare(Predicate::Eq, ops.iota(shape, static_cast<int64_t>(i)), ops.iota(shape, static_cast<int64_t>(j)));
-    Value rest = ops.select(on, term.value, ops.splat(term.value, 0));
+    Value rest = ops.select(on, term.value, ops.constantLike(term.value, 0));
     term.value = ops.sum(rest, {static_cast<int64_t>(j)});
     term.labels.erase(term.labels.begin() + static_cast<int64_t>(j));
   }

@@ -1,7 +1,6 @@
 // Elementwise functions, arithmetic with broadcasting, casts.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
-#include "frontend/trace/Trace.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -10,36 +9,23 @@ namespace cleave {
 
 using namespace ir;
 
-template <class Op> static Tensor unary(const char *name, Tensor x, Where where) {
-  Trace &trace = Trace::current(name, where);
-  if (!llvm::isa<mlir::FloatType>(typeOf(x).getElementType()))
-    failRule(name, 1, "the input's elements must be of a float type", {fact(x, "input")}, where);
-  return tensorOf(trace.make<Op>(where, typeOf(x), valueOf(x)).getResult());
-}
-
-Tensor relu(Tensor x, Where where) { return unary<ReluOp>("relu", x, where); }
-Tensor silu(Tensor x, Where where) { return unary<SiluOp>("silu", x, where); }
-Tensor tanh(Tensor x, Where where) { return unary<TanhOp>("tanh", x, where); }
-Tensor sigmoid(Tensor x, Where where) { return unary<SigmoidOp>("sigmoid", x, where); }
-Tensor exp(Tensor x, Where where) { return unary<ExpOp>("exp", x, where); }
-Tensor log(Tensor x, Where where) { return unary<LogOp>("log", x, where); }
-Tensor sqrt(Tensor x, Where where) { return unary<SqrtOp>("sqrt", x, where); }
-Tensor rsqrt(Tensor x, Where where) { return unary<RsqrtOp>("rsqrt", x, where); }
-Tensor abs(Tensor x, Where where) { return unary<AbsOp>("abs", x, where); }
-Tensor erf(Tensor x, Where where) { return unary<ErfOp>("erf", x, where); }
+#define CLEAVE_FUNCTION(Name, function)                                                                                \
+  Tensor function(Tensor x, Where where) {                                                                             \
+    Ops ops(#function, where);                                                                                         \
+    checkFloat(#function, 1, x, where);                                                                                \
+    return tensorOf(ops.function(valueOf(x)));                                                                         \
+  }
+#include "ir/graph/GraphElementwise.inc"
 
 Tensor gelu(Tensor x, Gelu kind, Where where) {
-  Trace &trace = Trace::current("gelu", where);
-  if (!llvm::isa<mlir::FloatType>(typeOf(x).getElementType()))
-    failRule("gelu", 1, "the input's elements must be of a float type", {fact(x, "input")}, where);
-  return tensorOf(trace.make<GeluOp>(where, typeOf(x), valueOf(x), kind == Gelu::Tanh).getResult());
+  Ops ops("gelu", where);
+  checkFloat("gelu", 1, x, where);
+  return tensorOf(ops.op<GeluOp>(typeOf(x), valueOf(x), kind == Gelu::Tanh).getResult());
 }
 
 Tensor cast(Tensor x, DType type, Where where) {
-  Trace &trace = Trace::current("cast", where);
-  if (x.dtype() == type)
-    return x;
-  return tensorOf(trace.make<CastOp>(where, trace.type(x.shape(), trace.element(type)), valueOf(x)).getResult());
+  Ops ops("cast", where);
+  return tensorOf(ops.cast(valueOf(x), type));
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------------------------
@@ -57,23 +43,6 @@ std::optional<Shape> commonShape(const Shape &a, const Shape &b) {
   return out;
 }
 
-mlir::Value broadcastTo(Trace &trace, mlir::Value x, const Shape &shape, Where where) {
-  auto type = llvm::cast<mlir::RankedTensorType>(x.getType());
-  if (type.getShape() == llvm::ArrayRef<int64_t>(shape))
-    return x;
-  const int64_t lead = static_cast<int64_t>(shape.size()) - type.getRank();
-  Shape kept;
-  std::vector<int64_t> dims;
-  for (int64_t i = 0; i < type.getRank(); ++i)
-    if (type.getDimSize(i) == shape[lead + i]) {
-      kept.push_back(type.getDimSize(i));
-      dims.push_back(lead + i);
-    }
-  if (static_cast<int64_t>(kept.size()) != type.getRank())
-    x = trace.make<ReshapeOp>(where, trace.type(kept, type.getElementType()), x);
-  return trace.make<BroadcastOp>(where, trace.type(shape, type.getElementType()), x, llvm::ArrayRef<int64_t>(dims));
-}
-
 std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a, const Operand &b, Where where) {
   Ops ops(name, where);
   if (!a.tensor.defined() && !b.tensor.defined())
@@ -85,7 +54,7 @@ std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a
     if (!isFloat(side) && number != std::trunc(number))
       failRule(name, 1, fmt::format("the tensor has integer elements, but {} is not an integer", number),
                {fact(side, a.tensor.defined() ? "left" : "right")}, where);
-    mlir::Value x = valueOf(side), y = ops.splat(x, number);
+    mlir::Value x = valueOf(side), y = ops.constantLike(x, number);
     return a.tensor.defined() ? std::pair(x, y) : std::pair(y, x);
   }
   const Facts facts = {fact(a.tensor, "left"), fact(b.tensor, "right")};
@@ -97,13 +66,12 @@ std::pair<mlir::Value, mlir::Value> bothSides(const char *name, const Operand &a
              fmt::format("shapes {} and {} cannot be broadcast to each other", shapeText(a.tensor.shape()),
                          shapeText(b.tensor.shape())),
              facts, where);
-  return {broadcastTo(ops.trace, valueOf(a.tensor), *shape, where),
-          broadcastTo(ops.trace, valueOf(b.tensor), *shape, where)};
+  return {ops.broadcastTo(valueOf(a.tensor), *shape), ops.broadcastTo(valueOf(b.tensor), *shape)};
 }
 
 template <class Op> static Tensor binary(const char *name, const Operand &a, const Operand &b) {
   auto [x, y] = bothSides(name, a, b, a.where);
-  return tensorOf(Trace::current(name, a.where).make<Op>(a.where, x.getType(), x, y).getResult());
+  return tensorOf(Ops(name, a.where).op<Op>(x, y).getResult());
 }
 
 Tensor operator+(Operand a, Operand b) { return binary<AddOp>("add", a, b); }
@@ -114,11 +82,23 @@ Tensor pow(Operand a, Operand b) { return binary<PowOp>("pow", a, b); }
 Tensor maximum(Operand a, Operand b) { return binary<MaxOp>("maximum", a, b); }
 Tensor minimum(Operand a, Operand b) { return binary<MinOp>("minimum", a, b); }
 
+/// For float types.
+template <class Op> static Tensor floatBinary(const char *name, const Operand &a, const Operand &b) {
+  Trace::current(name, a.where);
+  for (const Operand &side : {a, b})
+    if (side.tensor.defined())
+      checkFloat(name, 3, side.tensor, a.where);
+  return binary<Op>(name, a, b);
+}
+
+Tensor remainder(Operand a, Operand b) { return floatBinary<RemainderOp>("remainder", a, b); }
+Tensor atan2(Operand y, Operand x) { return floatBinary<Atan2Op>("atan2", y, x); }
+
 Tensor operator-(Operand a) {
-  Trace &trace = Trace::current("neg", a.where);
+  Ops ops("neg", a.where);
   if (!a.tensor.defined())
     failRule("neg", 1, "the operand must be a tensor", {}, a.where);
-  return tensorOf(trace.make<NegOp>(a.where, typeOf(a.tensor), valueOf(a.tensor)).getResult());
+  return tensorOf(ops.neg(valueOf(a.tensor)));
 }
 
 Tensor &operator+=(Tensor &a, Operand b) { return a = Operand(a, b.where) + b; }

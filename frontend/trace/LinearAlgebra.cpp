@@ -1,6 +1,6 @@
 // Matrix products, convolution, pooling, embedding.
+#include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
-#include "frontend/trace/Trace.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ using namespace ir;
 // ---- matmul and linear --------------------------------------------------------------------------------------------
 
 /// Broadcasts x to the leading dimensions `lead`; keeps the last two.
-static mlir::Value broadcastLead(Trace &trace, Tensor x, const Shape &lead, Where where) {
+static mlir::Value broadcastLead(Ops &ops, Tensor x, const Shape &lead, Where where) {
   Shape shape = lead, own = x.shape();
   shape.insert(shape.end(), own.end() - 2, own.end());
   if (own == shape)
@@ -25,12 +25,11 @@ static mlir::Value broadcastLead(Trace &trace, Tensor x, const Shape &lead, Wher
       dims.push_back(static_cast<int64_t>(shift + i));
     }
   Tensor small = reshape(x, kept, where);
-  return trace.make<BroadcastOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(small),
-                                 llvm::ArrayRef<int64_t>(dims));
+  return ops.broadcast(valueOf(small), shape, dims);
 }
 
 Tensor matmul(Tensor a, Tensor b, Where where) {
-  Trace &trace = Trace::current("matmul", where);
+  Ops ops("matmul", where);
   const Facts facts = {fact(a, "left"), fact(b, "right")};
   if (a.rank() < 2 || b.rank() < 2)
     failRule("matmul", 1, fmt::format("ranks must be at least 2, found {} and {}", a.rank(), b.rank()), facts, where);
@@ -54,10 +53,10 @@ Tensor matmul(Tensor a, Tensor b, Where where) {
         failRule("matmul", 3, "leading dimensions cannot be broadcast to each other", facts, where);
       lead[lead.size() - 1 - i] = p == 1 ? q : p;
     }
-    x = broadcastLead(trace, a, lead, where);
-    y = broadcastLead(trace, b, lead, where);
+    x = broadcastLead(ops, a, lead, where);
+    y = broadcastLead(ops, b, lead, where);
   }
-  return tensorOf(trace.make<MatmulOp>(where, x, y, false, false).getResult());
+  return tensorOf(ops.matmul(x, y));
 }
 
 /// The path of the module that owns a weight, for messages: "fc1" for "fc1.weight".
@@ -68,7 +67,7 @@ static std::string ownerOf(Tensor weight) {
 }
 
 Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
-  Trace &trace = Trace::current("linear", where);
+  Ops ops("linear", where);
   const Facts facts = {fact(x, "input"), fact(weight, "weight")};
   if (x.rank() < 2 || weight.rank() != 2)
     failRule(
@@ -82,7 +81,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, Where where) {
         facts, where);
   if (x.dtype() != weight.dtype())
     failRule("linear", 4, "the element types of input and weight differ", facts, where);
-  Tensor y = tensorOf(trace.make<MatmulOp>(where, valueOf(x), valueOf(weight), false, true).getResult());
+  Tensor y = tensorOf(ops.matmul(valueOf(x), valueOf(weight), false, true));
   if (!bias.defined())
     return y;
   if (bias.shape() != Shape{weight.size(0)})
@@ -130,26 +129,23 @@ static void checkConv(Tensor x, Tensor weight, Tensor bias, const ConvOptions &o
 }
 
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, ConvOptions o, Where where) {
-  Trace &trace = Trace::current("conv2d", where);
+  Ops ops("conv2d", where);
   checkConv(x, weight, bias, o, where);
   const int64_t stride[] = {o.stride.h, o.stride.w}, dilation[] = {o.dilation.h, o.dilation.w},
                 padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
-  Tensor y = tensorOf(trace
-                          .make<Conv2dOp>(where, valueOf(x), valueOf(weight), llvm::ArrayRef<int64_t>(stride),
-                                          llvm::ArrayRef<int64_t>(padding), llvm::ArrayRef<int64_t>(dilation),
-                                          static_cast<uint64_t>(o.groups))
+  Tensor y = tensorOf(ops.op<Conv2dOp>(valueOf(x), valueOf(weight), llvm::ArrayRef<int64_t>(stride),
+                                       llvm::ArrayRef<int64_t>(padding), llvm::ArrayRef<int64_t>(dilation),
+                                       static_cast<uint64_t>(o.groups))
                           .getResult());
   if (!bias.defined())
     return y;
-  const int64_t channel[] = {1};
-  mlir::Value wide = trace.make<BroadcastOp>(where, typeOf(y), valueOf(bias), llvm::ArrayRef<int64_t>(channel));
-  return tensorOf(trace.make<AddOp>(where, typeOf(y), valueOf(y), wide).getResult());
+  return tensorOf(ops.add(valueOf(y), ops.along(valueOf(bias), y.shape(), 1)));
 }
 
 // ---- pooling ------------------------------------------------------------------------------------------------------
 
 template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, PoolOptions o, Where where) {
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   const Facts facts = {fact(x, "input")};
   if (x.rank() != 4)
     failRule(name, 1, fmt::format("the rank must be 4, found {}", x.rank()), facts, where);
@@ -171,8 +167,8 @@ template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, 
              facts, where);
   const int64_t size[] = {kernel.h, kernel.w}, stride[] = {o.stride.h, o.stride.w},
                 padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
-  auto op = trace.make<Op>(where, valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),
-                           llvm::ArrayRef<int64_t>(padding));
+  auto op = ops.op<Op>(valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),
+                       llvm::ArrayRef<int64_t>(padding));
   return tensorOf(op.getResult());
 }
 
@@ -193,13 +189,13 @@ Tensor globalAvgPool(Tensor x, Where where) {
 // ---- embedding ----------------------------------------------------------------------------------------------------
 
 Tensor embedding(Tensor ids, Tensor weight, Where where) {
-  Trace &trace = Trace::current("embedding", where);
+  Ops ops("embedding", where);
   const Facts facts = {fact(ids, "ids"), fact(weight, "weight")};
   if (weight.rank() != 2)
     failRule("embedding", 1, fmt::format("the weight's rank must be 2, found {}", weight.rank()), facts, where);
   if (ids.dtype() != DType::I32)
     failRule("embedding", 2, "ids must be i32", facts, where);
-  return tensorOf(trace.make<EmbeddingOp>(where, valueOf(weight), valueOf(ids), mlir::Value()).getResult());
+  return tensorOf(ops.op<EmbeddingOp>(valueOf(weight), valueOf(ids), mlir::Value()).getResult());
 }
 
 } // namespace cleave

@@ -19,7 +19,7 @@ using namespace ir;
 using mlir::Value;
 
 Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
-  Trace &trace = Trace::current("crossEntropy", where);
+  Ops ops("crossEntropy", where);
   const Facts facts = {fact(logits, "logits"), fact(labels, "labels")};
   Shape rows = logits.shape();
   if (!rows.empty())
@@ -28,8 +28,8 @@ Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
     failRule("crossEntropy", 1, "the labels' shape must be the logits' without the last dimension", facts, where);
   if (labels.dtype() != DType::I32)
     failRule("crossEntropy", 2, "labels must be i32", facts, where);
-  auto op = trace.make<CrossEntropyOp>(where, valueOf(logits), valueOf(labels));
-  mlir::Value correct = trace.make<TopOneCorrectOp>(where, valueOf(logits), valueOf(labels));
+  auto op = ops.op<CrossEntropyOp>(valueOf(logits), valueOf(labels));
+  mlir::Value correct = ops.op<TopOneCorrectOp>(valueOf(logits), valueOf(labels));
   return {tensorOf(op.getLoss()), tensorOf(op.getWeight()), tensorOf(correct), labels.elements()};
 }
 
@@ -77,7 +77,7 @@ static Value withoutIgnored(Ops &ops, Value labels, const CrossEntropyOptions &o
   if (o.ignoreIndex < 0)
     return labels;
   Value ignored = ops.compare(Predicate::Eq, labels, static_cast<double>(o.ignoreIndex));
-  return ops.select(ignored, ops.splat(labels, -1), labels);
+  return ops.select(ignored, ops.constantLike(labels, -1), labels);
 }
 
 /// Sums over the rows that count, with smoothing s: the loss (1 - s) weight[label] (-log p[label]) + s mean over
@@ -86,12 +86,12 @@ static Loss ofLogProbabilities(Ops &ops, Value logs, Value labels, Value correct
                                double smoothing) {
   const Shape shape = Ops::shape(logs);
   const int64_t last = static_cast<int64_t>(shape.size()) - 1;
-  Value zero = ops.splat(logs, 0), one = ops.splat(logs, 1);
-  Value hit = ops.compare(Predicate::Eq, ops.back(labels, shape, {last}), ops.iota(shape, last));
+  Value zero = ops.constantLike(logs, 0), one = ops.constantLike(logs, 1);
+  Value hit = ops.compare(Predicate::Eq, ops.broadcastBack(labels, shape, {last}), ops.iota(shape, last));
   Value weight = weights.empty() ? one : ops.along(ops.constant({shape[last]}, weights), shape, last);
   Value picked = ops.select(hit, ops.mul(weight, logs), zero);
   if (smoothing > 0) {
-    Value counts = ops.back(ops.compare(Predicate::Ge, labels, 0), shape, {last});
+    Value counts = ops.broadcastBack(ops.compare(Predicate::Ge, labels, 0), shape, {last});
     Value all = ops.select(counts, ops.mul(weight, logs), zero);
     picked = ops.add(ops.scale(picked, 1 - smoothing), ops.scale(all, smoothing / static_cast<double>(shape[last])));
   }
@@ -111,7 +111,7 @@ Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions o, Where whe
   Value known = withoutIgnored(ops, valueOf(labels), o);
   if (weights.empty() && o.labelSmoothing == 0)
     return crossEntropy(logits, tensorOf(known), where);
-  Value correct = ops.trace.make<TopOneCorrectOp>(where, valueOf(logits), known);
+  Value correct = ops.op<TopOneCorrectOp>(valueOf(logits), known);
   return ofLogProbabilities(ops, valueOf(logSoftmax(logits, -1, where)), known, correct, weights, o.labelSmoothing);
 }
 
@@ -123,7 +123,7 @@ Loss nllLoss(Tensor logs, Tensor labels, CrossEntropyOptions o, Where where) {
     failRule(name, 3, "label smoothing is only available in crossEntropy", {}, where);
   const std::vector<float> weights = scaledWeights(name, logs, o, where);
   Value known = withoutIgnored(ops, valueOf(labels), o);
-  Value correct = ops.trace.make<TopOneCorrectOp>(where, valueOf(logs), known);
+  Value correct = ops.op<TopOneCorrectOp>(valueOf(logs), known);
   return ofLogProbabilities(ops, valueOf(logs), known, correct, weights, 0);
 }
 
@@ -141,30 +141,30 @@ static Pairs pairs(Ops &ops, const char *name, Tensor prediction, Tensor target)
     failRule(name, 1, "prediction and target must have the same shape and one float type",
              {fact(prediction, "prediction"), fact(target, "target")}, ops.where);
   Value t = valueOf(target), counts = ops.compare(Predicate::Eq, t, t);
-  return {valueOf(prediction), ops.select(counts, t, ops.splat(t, 0)), counts};
+  return {valueOf(prediction), ops.select(counts, t, ops.constantLike(t, 0)), counts};
 }
 
 /// The sum of `losses` over the elements that count (p.counts), and their number.
 static Loss summed(Ops &ops, const Pairs &p, Value losses) {
   std::vector<int64_t> dims(Ops::shape(losses).size());
   std::iota(dims.begin(), dims.end(), 0);
-  Value zero = ops.splat(losses, 0);
+  Value zero = ops.constantLike(losses, 0);
   Value sum = ops.sum(ops.select(p.counts, losses, zero), dims);
-  Value weight = ops.sum(ops.select(p.counts, ops.splat(losses, 1), zero), dims);
+  Value weight = ops.sum(ops.select(p.counts, ops.constantLike(losses, 1), zero), dims);
   return {tensorOf(sum), tensorOf(weight), {}, Ops::type(losses).getNumElements()};
 }
 
 Loss mseLoss(Tensor prediction, Tensor target, Where where) {
-  Trace &trace = Trace::current("mseLoss", where);
+  Ops ops("mseLoss", where);
   if (prediction.shape() != target.shape() || prediction.dtype() != target.dtype())
     failRule("mseLoss", 1, "prediction and target must have the same shape and element type",
              {fact(prediction, "prediction"), fact(target, "target")}, where);
   mlir::RankedTensorType type = typeOf(target);
-  mlir::Value zero = trace.splat(where, type, 0), one = trace.splat(where, type, 1);
-  mlir::Value counts = trace.make<CompareOp>(where, Predicate::Eq, valueOf(target), valueOf(target));
-  mlir::Value goal = trace.make<SelectOp>(where, type, counts, valueOf(target), valueOf(prediction));
+  mlir::Value zero = ops.constant(type, 0), one = ops.constant(type, 1);
+  mlir::Value counts = ops.op<CompareOp>(Predicate::Eq, valueOf(target), valueOf(target));
+  mlir::Value goal = ops.op<SelectOp>(type, counts, valueOf(target), valueOf(prediction));
   Tensor error = Operand(prediction, where) - tensorOf(goal);
-  Tensor weights = tensorOf(trace.make<SelectOp>(where, type, counts, one, zero).getResult());
+  Tensor weights = tensorOf(ops.op<SelectOp>(type, counts, one, zero).getResult());
   return {sum(Operand(error, where) * error, {}, false, where), sum(weights, {}, false, where), {}, target.elements()};
 }
 
@@ -180,7 +180,7 @@ Loss huberLoss(Tensor prediction, Tensor target, double delta, Where where) {
   if (!(delta > 0))
     failRule("huberLoss", 2, fmt::format("delta must be positive, found {}", delta), {}, where);
   const Pairs p = pairs(ops, "huberLoss", prediction, target);
-  Value error = ops.sub(p.prediction, p.target), limit = ops.splat(error, delta);
+  Value error = ops.sub(p.prediction, p.target), limit = ops.constantLike(error, delta);
   // passes the gradient at NaN, unlike abs
   Value distance = ops.select(ops.compare(Predicate::Lt, error, 0), ops.neg(error), error);
   Value near = ops.select(ops.compare(Predicate::Gt, distance, limit), limit, distance);
@@ -196,7 +196,7 @@ Loss bceWithLogits(Tensor logits, Tensor target, double positiveWeight, Where wh
     failRule("bceWithLogits", 2, fmt::format("the positive weight must be positive, found {}", positiveWeight), {},
              where);
   const Pairs p = pairs(ops, "bceWithLogits", logits, target);
-  Value one = ops.splat(p.target, 1), rest = ops.softplus(ops.neg(p.prediction));
+  Value one = ops.constantLike(p.target, 1), rest = ops.softplus(ops.neg(p.prediction));
   if (positiveWeight != 1)
     rest = ops.mul(ops.add(one, ops.scale(p.target, positiveWeight - 1)), rest);
   return summed(ops, p, ops.add(ops.mul(ops.sub(one, p.target), p.prediction), rest));
@@ -211,9 +211,9 @@ Loss klDivLoss(Tensor logProbabilities, Tensor target, KlDivOptions o, Where whe
   if (o.logTarget) {
     losses = ops.mul(ops.exp(p.target), ops.sub(p.target, p.prediction));
   } else {
-    Value none = ops.compare(Predicate::Eq, p.target, 0), one = ops.splat(p.target, 1);
+    Value none = ops.compare(Predicate::Eq, p.target, 0), one = ops.constantLike(p.target, 1);
     Value logs = ops.log(ops.select(none, one, p.target));
-    losses = ops.select(none, ops.splat(p.target, 0), ops.mul(p.target, ops.sub(logs, p.prediction)));
+    losses = ops.select(none, ops.constantLike(p.target, 0), ops.mul(p.target, ops.sub(logs, p.prediction)));
   }
   Loss loss = summed(ops, p, losses);
   if (!o.batchMean)
@@ -257,7 +257,7 @@ static bool sameComputation(Value a, Value b) {
 }
 
 /// The parameter, buffer or random op that a weight depends on, for messages; empty if there is none.
-static std::string notData(Trace &trace, Value weight) {
+static std::string notData(const Trace &trace, Value weight) {
   llvm::DenseSet<Value> visited;
   std::vector<Value> open{weight};
   while (!open.empty()) {
@@ -293,7 +293,7 @@ static void addTerm(std::vector<LossTerm> &terms, const LossTerm &term, double f
 }
 
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
-  Trace &trace = Trace::current("weightedSum", where);
+  Ops ops("weightedSum", where);
   if (losses.empty())
     failRule("weightedSum", 1, "at least one loss is needed, found none", {}, where);
   std::vector<LossTerm> terms;
@@ -305,7 +305,7 @@ Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where) {
       addTerm(terms, term, weight, where);
   }
   for (const LossTerm &term : terms)
-    if (const std::string from = notData(trace, valueOf(term.weight)); terms.size() > 1 && !from.empty())
+    if (const std::string from = notData(ops.trace, valueOf(term.weight)); terms.size() > 1 && !from.empty())
       failRule("weightedSum", 3,
                fmt::format("the weight of a loss must depend on the data alone, this one depends on {}", from),
                {fact(term.weight, "weight")}, where);

@@ -17,16 +17,16 @@ static Value keyOf(Ops &ops, Value x, double nan = INFINITY) {
   if (!isFloat(tensorOf(x)))
     return x;
   x = ops.detach(x);
-  return ops.select(ops.compare(Predicate::Ne, x, x), ops.splat(x, nan), x);
+  return ops.select(ops.compare(Predicate::Ne, x, x), ops.constantLike(x, nan), x);
 }
 
 /// Index of the first maximum or minimum of `key` along `dim`, which is kept with size 1.
 static Value firstPlace(Ops &ops, Value key, int64_t dim, bool largest) {
   const Shape shape = Ops::shape(key);
   Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, key, {dim});
-  Value hit = ops.compare(Predicate::Eq, key, ops.back(best, shape, {dim}));
+  Value hit = ops.compare(Predicate::Eq, key, ops.broadcastBack(best, shape, {dim}));
   Value places = ops.iota(shape, dim);
-  Value candidates = ops.select(hit, places, ops.splat(places, static_cast<double>(shape[dim] - 1)));
+  Value candidates = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[dim] - 1)));
   return ops.kept(ops.reduce(ReduceKind::Min, candidates, {dim}), shape, {dim}, true);
 }
 
@@ -58,7 +58,7 @@ static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
   Shape shape = Ops::shape(key), pairs = shape;
   const int64_t last = static_cast<int64_t>(shape.size()) - 1, size = shape[last];
   pairs.push_back(size); // [..., element, other]
-  Value element = ops.back(key, pairs, {last + 1}), other = ops.back(key, pairs, {last});
+  Value element = ops.broadcastBack(key, pairs, {last + 1}), other = ops.broadcastBack(key, pairs, {last});
   Value better = ops.compare(descending ? Predicate::Gt : Predicate::Lt, other, element);
   Value earlier = ops.compare(Predicate::Lt, ops.iota(pairs, last + 1), ops.iota(pairs, last));
   Value before = ops.max(better, ops.min(ops.compare(Predicate::Eq, other, element), earlier));
@@ -67,9 +67,9 @@ static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
   Shape slots = shape;
   slots[last] = count;
   slots.push_back(size); // [..., rank, element]
-  Value hit = ops.compare(Predicate::Eq, ops.back(rank, slots, {last}), ops.iota(slots, last));
+  Value hit = ops.compare(Predicate::Eq, ops.broadcastBack(rank, slots, {last}), ops.iota(slots, last));
   Value places = ops.iota(slots, last + 1);
-  return ops.sum(ops.select(hit, places, ops.splat(places, 0)), {last + 1});
+  return ops.sum(ops.select(hit, places, ops.constantLike(places, 0)), {last + 1});
 }
 
 /// Indices of the best `count` elements as orderLast returns them, found by selection: takes the best of the remaining
@@ -80,15 +80,15 @@ static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
   std::vector<Value> found;
   Value left; // i1: not selected yet
   for (int64_t i = 0; i < count; ++i) {
-    Value gone = ops.splat(key, largest ? -INFINITY : INFINITY);
+    Value gone = ops.constantLike(key, largest ? -INFINITY : INFINITY);
     Value candidates = left ? ops.select(left, key, gone) : key;
     Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, candidates, {last});
-    Value hit = ops.compare(Predicate::Eq, candidates, ops.back(best, shape, {last}));
+    Value hit = ops.compare(Predicate::Eq, candidates, ops.broadcastBack(best, shape, {last}));
     hit = left ? ops.min(hit, left) : hit; // excludes selected elements, whose candidates are infinite
     Value places = ops.iota(shape, last);
-    Value first = ops.select(hit, places, ops.splat(places, static_cast<double>(shape[last])));
+    Value first = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[last])));
     Value place = ops.reduce(ReduceKind::Min, first, {last});
-    Value other = ops.compare(Predicate::Ne, places, ops.back(place, shape, {last}));
+    Value other = ops.compare(Predicate::Ne, places, ops.broadcastBack(place, shape, {last}));
     left = left ? ops.min(left, other) : other;
     found.push_back(ops.kept(place, shape, {last}, true));
   }

@@ -63,6 +63,18 @@ Tensor isnan(Tensor x, Where where) {
   return tensorOf(ops.compare(Predicate::Ne, valueOf(x), valueOf(x)));
 }
 
+Tensor isinf(Tensor x, Where where) {
+  Ops ops("isinf", where);
+  checkFloat("isinf", 1, x, where);
+  return tensorOf(ops.compare(Predicate::Eq, ops.abs(valueOf(x)), INFINITY));
+}
+
+Tensor isfinite(Tensor x, Where where) {
+  Ops ops("isfinite", where);
+  checkFloat("isfinite", 1, x, where);
+  return tensorOf(ops.compare(Predicate::Lt, ops.abs(valueOf(x)), INFINITY));
+}
+
 // ---- choices ------------------------------------------------------------------------------------------------------
 
 static void checkCondition(const char *name, Tensor condition, const char *role, Where where) {
@@ -75,7 +87,7 @@ Tensor where(Tensor condition, Operand a, Operand b, Where where) {
   Ops ops("where", where);
   checkCondition("where", condition, "condition", where);
   if (!a.tensor.defined() && !b.tensor.defined())
-    a = Operand(tensorOf(ops.trace.splat(where, ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
+    a = Operand(tensorOf(ops.constant(ops.trace.type({}, ops.trace.element(DType::F32)), a.number)), where);
   auto [x, y] = bothSides("where", a, b, where);
   const auto shape = commonShape(condition.shape(), Ops::shape(x));
   if (!shape)
@@ -83,8 +95,8 @@ Tensor where(Tensor condition, Operand a, Operand b, Where where) {
              fmt::format("shapes {} and {} cannot be broadcast to each other", shapeText(condition.shape()),
                          shapeText(Ops::shape(x))),
              {fact(condition, "condition"), fact(tensorOf(x), "value")}, where);
-  return tensorOf(ops.select(broadcastTo(ops.trace, valueOf(condition), *shape, where),
-                             broadcastTo(ops.trace, x, *shape, where), broadcastTo(ops.trace, y, *shape, where)));
+  return tensorOf(
+      ops.select(ops.broadcastTo(valueOf(condition), *shape), ops.broadcastTo(x, *shape), ops.broadcastTo(y, *shape)));
 }
 
 Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
@@ -96,8 +108,8 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
   if (commonShape(mask.shape(), x.shape()) != x.shape())
     failRule("maskedFill", 2, "the mask cannot be broadcast to the input", {fact(x, "input"), fact(mask, "mask")},
              where);
-  Value chosen = broadcastTo(ops.trace, valueOf(mask), x.shape(), where);
-  return tensorOf(ops.select(chosen, ops.splat(valueOf(x), value), valueOf(x)));
+  Value chosen = ops.broadcastTo(valueOf(mask), x.shape());
+  return tensorOf(ops.select(chosen, ops.constantLike(valueOf(x), value), valueOf(x)));
 }
 
 Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
@@ -124,23 +136,12 @@ Tensor detach(Tensor x, Where where) { return tensorOf(Ops("detach", where).deta
 
 // ---- functions ----------------------------------------------------------------------------------------------------
 
-Tensor sin(Tensor x, Where where) {
-  Ops ops("sin", where);
-  checkFloat("sin", 1, x, where);
-  return tensorOf(ops.unary<SinOp>(valueOf(x)));
-}
-Tensor cos(Tensor x, Where where) {
-  Ops ops("cos", where);
-  checkFloat("cos", 1, x, where);
-  return tensorOf(ops.unary<CosOp>(valueOf(x)));
-}
-
 Tensor sign(Tensor x, Where where) {
   Ops ops("sign", where);
   checkFloat("sign", 1, x, where);
-  Value v = valueOf(x), zero = ops.splat(v, 0);
-  Value negative = ops.select(ops.compare(Predicate::Lt, v, zero), ops.splat(v, -1), zero);
-  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, zero), ops.splat(v, 1), negative));
+  Value v = valueOf(x), zero = ops.constantLike(v, 0);
+  Value negative = ops.select(ops.compare(Predicate::Lt, v, zero), ops.constantLike(v, -1), zero);
+  return tensorOf(ops.select(ops.compare(Predicate::Gt, v, zero), ops.constantLike(v, 1), negative));
 }
 
 Tensor softplus(Tensor x, double beta, Where where) {
@@ -160,14 +161,62 @@ Tensor leakyRelu(Tensor x, double slope, Where where) {
 }
 
 /// e^x - 1 = tanh(x/2) (e^x + 1), which is accurate near 0; its gradient is not where tanh is near -1.
-Tensor elu(Tensor x, double alpha, Where where) {
-  Ops ops("elu", where);
-  checkFloat("elu", 1, x, where);
-  Value v = ops.single(valueOf(x)), zero = ops.splat(v, 0);
+static Tensor scaledElu(const char *name, Tensor x, double alpha, double scale, Where where) {
+  Ops ops(name, where);
+  checkFloat(name, 1, x, where);
+  Value v = ops.single(valueOf(x)), zero = ops.constantLike(v, 0);
   Value positive = ops.compare(Predicate::Gt, v, zero), below = ops.select(positive, zero, v);
-  Value power = ops.exp(below), one = ops.splat(v, 1), near = ops.compare(Predicate::Gt, below, -0.5);
+  Value power = ops.exp(below), one = ops.constantLike(v, 1), near = ops.compare(Predicate::Gt, below, -0.5);
   Value less = ops.select(near, ops.mul(ops.tanh(ops.scale(below, 0.5)), ops.add(power, one)), ops.sub(power, one));
-  return tensorOf(ops.activation(ops.select(positive, v, ops.scale(less, alpha))));
+  return tensorOf(ops.activation(ops.scale(ops.select(positive, v, ops.scale(less, alpha)), scale)));
+}
+
+Tensor elu(Tensor x, double alpha, Where where) { return scaledElu("elu", x, alpha, 1, where); }
+Tensor selu(Tensor x, Where where) { return scaledElu("selu", x, 1.6732632423543772, 1.0507009873554805, where); }
+
+Tensor relu6(Tensor x, Where where) {
+  Ops ops("relu6", where);
+  checkFloat("relu6", 1, x, where);
+  Value v = valueOf(x);
+  Value limited = ops.select(ops.compare(Predicate::Ge, v, 6), ops.constantLike(v, 6), v);
+  return tensorOf(ops.select(ops.compare(Predicate::Le, v, 0), ops.constantLike(v, 0), limited));
+}
+
+/// The parabola x (x + 3) / 6 gets 0 where it is not selected, so that its gradient is not NaN.
+Tensor hardSwish(Tensor x, Where where) {
+  Ops ops("hardSwish", where);
+  checkFloat("hardSwish", 1, x, where);
+  Value v = valueOf(x), zero = ops.constantLike(v, 0);
+  Value small = ops.compare(Predicate::Lt, v, 3), below = ops.compare(Predicate::Le, v, -3);
+  Value middle = ops.select(small, ops.select(below, zero, v), zero);
+  Value parabola = ops.mul(middle, ops.scale(ops.shift(middle, 3), 1.0 / 6));
+  return tensorOf(ops.select(small, ops.select(below, ops.scale(v, 0), parabola), v));
+}
+
+Tensor mish(Tensor x, Where where) {
+  Ops ops("mish", where);
+  checkFloat("mish", 1, x, where);
+  Value v = ops.single(valueOf(x));
+  return tensorOf(ops.activation(ops.mul(v, ops.tanh(ops.softplus(v)))));
+}
+
+Tensor logSigmoid(Tensor x, Where where) {
+  Ops ops("logSigmoid", where);
+  checkFloat("logSigmoid", 1, x, where);
+  return tensorOf(ops.activation(ops.neg(ops.softplus(ops.neg(ops.single(valueOf(x)))))));
+}
+
+Tensor prelu(Tensor x, Tensor weight, Where where) {
+  Ops ops("prelu", where);
+  checkFloat("prelu", 1, x, where);
+  const bool one = weight.elements() == 1, channels = x.rank() > 1 && weight.shape() == Shape{x.size(1)};
+  if (weight.dtype() != x.dtype() || weight.rank() > 1 || (!one && !channels))
+    failRule("prelu", 2, "the weight needs one element, or one per channel (dimension 1), of the input's type",
+             {fact(x, "input"), fact(weight, "weight")}, where);
+  Value v = valueOf(x), w = valueOf(weight);
+  w = one ? ops.broadcast(ops.reshape(w, {}), x.shape(), {}) : ops.along(w, x.shape(), 1);
+  Value positive = ops.compare(Predicate::Gt, v, 0), negative = ops.select(positive, ops.constantLike(v, 0), v);
+  return tensorOf(ops.select(positive, v, ops.mul(w, negative)));
 }
 
 } // namespace cleave

@@ -26,7 +26,7 @@ Tensor expand(Tensor x, Shape shape, Where where) {
                fmt::format("dimension {} cannot become {}: only size 1 repeats", i < more ? i : i - more, shape[i]),
                {fact(x, "input")}, where);
   }
-  return tensorOf(broadcastTo(ops.trace, valueOf(x), shape, where));
+  return tensorOf(ops.broadcastTo(valueOf(x), shape));
 }
 
 Tensor repeat(Tensor x, std::vector<int64_t> counts, Where where) {
@@ -152,14 +152,14 @@ Tensor pad(Tensor x, std::vector<int64_t> amounts, double value, Where where) {
   if (llvm::all_of(low, [](int64_t n) { return n == 0; }) && llvm::all_of(high, [](int64_t n) { return n == 0; }))
     return tensorOf(v);
   const auto around = [&](Value inner) {
-    return ops.trace.make<PadOp>(where, inner, llvm::ArrayRef<int64_t>(low), llvm::ArrayRef<int64_t>(high)).getResult();
+    return ops.op<PadOp>(inner, llvm::ArrayRef<int64_t>(low), llvm::ArrayRef<int64_t>(high)).getResult();
   };
   Value padded = around(v);
   if (value == 0)
     return tensorOf(padded);
   mlir::RankedTensorType mask = Ops::type(v).clone(ops.trace.element(DType::I1));
-  Value inside = around(ops.trace.splat(where, mask, 1));
-  return tensorOf(ops.select(inside, padded, ops.splat(padded, value)));
+  Value inside = around(ops.constant(mask, 1));
+  return tensorOf(ops.select(inside, padded, ops.constantLike(padded, value)));
 }
 
 Tensor flip(Tensor x, std::vector<int64_t> dims, Where where) {
@@ -169,7 +169,7 @@ Tensor flip(Tensor x, std::vector<int64_t> dims, Where where) {
     return x;
   for (int64_t dim : reducedDims("flip", x, dims, where)) {
     Value place = ops.iota(x.shape(), dim);
-    v = ops.gather(v, dim, ops.sub(ops.splat(place, static_cast<double>(x.size(dim) - 1)), place));
+    v = ops.gather(v, dim, ops.sub(ops.constantLike(place, static_cast<double>(x.size(dim) - 1)), place));
   }
   return tensorOf(v);
 }

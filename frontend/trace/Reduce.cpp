@@ -28,7 +28,7 @@ static Value variance(Ops &ops, const char *name, Tensor x, const std::vector<in
              {fact(x, "input")}, ops.where);
   Value v = ops.single(valueOf(x));
   Value mean = ops.scale(ops.sum(v, dims), 1 / static_cast<double>(count));
-  Value distance = ops.sub(v, ops.back(mean, shape, dims));
+  Value distance = ops.sub(v, ops.broadcastBack(mean, shape, dims));
   Value squares = ops.sum(ops.mul(distance, distance), dims);
   return ops.scale(squares, 1 / static_cast<double>(count - o.correction));
 }
@@ -53,13 +53,13 @@ Tensor stddev(Tensor x, std::vector<int64_t> given, VarOptions options, Where wh
 static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &dims) {
   Value none = ops.compare(Predicate::Eq, x, 0);
   Value size = ops.select(ops.compare(Predicate::Lt, x, 0), ops.neg(x), x); // passes the gradient at NaN, unlike abs
-  Value powers = ops.pow(ops.select(none, ops.splat(x, 1), size), ops.splat(x, p));
-  Value sum = ops.sum(ops.select(none, ops.splat(x, p < 0 ? INFINITY : 0), powers), dims);
+  Value powers = ops.pow(ops.select(none, ops.constantLike(x, 1), size), ops.constantLike(x, p));
+  Value sum = ops.sum(ops.select(none, ops.constantLike(x, p < 0 ? INFINITY : 0), powers), dims);
   if (p < 0)
-    return ops.pow(sum, ops.splat(sum, 1 / p));
+    return ops.pow(sum, ops.constantLike(sum, 1 / p));
   Value zero = ops.compare(Predicate::Eq, sum, 0);
-  Value root = ops.pow(ops.select(zero, ops.splat(sum, 1), sum), ops.splat(sum, 1 / p));
-  return ops.select(zero, ops.splat(sum, 0), root);
+  Value root = ops.pow(ops.select(zero, ops.constantLike(sum, 1), sum), ops.constantLike(sum, 1 / p));
+  return ops.select(zero, ops.constantLike(sum, 0), root);
 }
 
 Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where where) {
@@ -90,8 +90,8 @@ Tensor logsumexp(Tensor x, std::vector<int64_t> given, bool keepDim, Where where
   const auto dims = reducedDims("logsumexp", x, given, where);
   Value v = ops.single(valueOf(x)), largest = ops.reduce(ReduceKind::Max, ops.detach(v), dims);
   Value infinite = ops.compare(Predicate::Eq, ops.abs(largest), INFINITY);
-  largest = ops.select(infinite, ops.splat(largest, 0), largest);
-  Value sum = ops.sum(ops.exp(ops.sub(v, ops.back(largest, x.shape(), dims))), dims);
+  largest = ops.select(infinite, ops.constantLike(largest, 0), largest);
+  Value sum = ops.sum(ops.exp(ops.sub(v, ops.broadcastBack(largest, x.shape(), dims))), dims);
   return tensorOf(ops.kept(ops.activation(ops.add(ops.log(sum), largest)), x.shape(), dims, keepDim));
 }
 

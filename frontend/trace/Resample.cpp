@@ -86,10 +86,10 @@ static Value hats(Ops &ops, int64_t in, int64_t out, double scale, bool corners)
   Value row = ops.cast(ops.iota(shape, 0), DType::F32), column = ops.cast(ops.iota(shape, 1), DType::F32);
   Value place = ops.scale(row, ratio);
   if (!corners)
-    place = ops.add(place, ops.splat(place, 0.5 * ratio - 0.5));
-  place = ops.min(ops.max(place, ops.splat(place, 0)), ops.splat(place, static_cast<double>(in - 1)));
-  Value weight = ops.sub(ops.splat(place, 1), ops.abs(ops.sub(column, place)));
-  return ops.max(weight, ops.splat(weight, 0));
+    place = ops.add(place, ops.constantLike(place, 0.5 * ratio - 0.5));
+  place = ops.min(ops.max(place, ops.constantLike(place, 0)), ops.constantLike(place, static_cast<double>(in - 1)));
+  Value weight = ops.sub(ops.constantLike(place, 1), ops.abs(ops.sub(column, place)));
+  return ops.max(weight, ops.constantLike(weight, 0));
 }
 
 static Value bilinear(Ops &ops, Value x, int64_t dim, int64_t out, double scale, bool corners) {
@@ -128,12 +128,12 @@ Tensor interpolate(Tensor x, InterpolateOptions o, Where where) {
 static Value windowMeans(Ops &ops, int64_t in, int64_t out) {
   const Shape shape{out, in};
   Value row = ops.iota(shape, 0), column = ops.iota(shape, 1);
-  const auto number = [&](int64_t value) { return ops.splat(row, static_cast<double>(value)); };
+  const auto number = [&](int64_t value) { return ops.constantLike(row, static_cast<double>(value)); };
   Value scaled = ops.mul(row, number(in)), start = ops.div(scaled, number(out));
   Value end = ops.div(ops.add(scaled, number(in + out - 1)), number(out));
   Value inside = ops.min(ops.compare(Predicate::Ge, column, start), ops.compare(Predicate::Lt, column, end));
   Value size = ops.cast(ops.sub(end, start), DType::F32);
-  return ops.select(inside, ops.div(ops.splat(size, 1), size), ops.splat(size, 0));
+  return ops.select(inside, ops.div(ops.constantLike(size, 1), size), ops.constantLike(size, 0));
 }
 
 static void checkAdaptive(const char *name, Tensor x, Pair size, Where where) {

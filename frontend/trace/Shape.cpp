@@ -32,11 +32,9 @@ std::vector<int64_t> reducedDims(const char *name, Tensor x, std::vector<int64_t
 
 static Tensor reduce(const char *name, ReduceKind kind, Tensor x, const std::vector<int64_t> &given, bool keepDim,
                      Where where) {
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   const std::vector<int64_t> dims = reducedDims(name, x, given, where);
-  mlir::Value value = valueOf(x);
-  if (!dims.empty())
-    value = trace.make<ReduceOp>(where, kind, value, llvm::ArrayRef<int64_t>(dims)).getResult();
+  mlir::Value value = ops.reduce(kind, valueOf(x), dims);
   if (!keepDim)
     return tensorOf(value);
   Shape shape = x.shape();
@@ -65,7 +63,7 @@ Tensor mean(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
 // ---- shapes -------------------------------------------------------------------------------------------------------
 
 Tensor reshape(Tensor x, Shape shape, Where where) {
-  Trace &trace = Trace::current("reshape", where);
+  Ops ops("reshape", where);
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == -1 && open < 0)
@@ -84,9 +82,7 @@ Tensor reshape(Tensor x, Shape shape, Where where) {
              fmt::format("the input has {} elements, shape [{}] {} {}", x.elements(), fmt::join(shape, ", "),
                          open >= 0 ? "needs a multiple of" : "has", known),
              {fact(x, "input")}, where);
-  if (shape == x.shape())
-    return x;
-  return tensorOf(trace.make<ReshapeOp>(where, trace.type(shape, typeOf(x).getElementType()), valueOf(x)).getResult());
+  return tensorOf(ops.reshape(valueOf(x), shape));
 }
 
 Tensor flatten(Tensor x, int64_t start, int64_t end, Where where) {
@@ -102,10 +98,10 @@ Tensor flatten(Tensor x, int64_t start, int64_t end, Where where) {
 }
 
 static Tensor permuted(const char *name, Tensor x, const std::vector<int64_t> &dims, Where where) {
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   if (std::is_sorted(dims.begin(), dims.end()))
     return x;
-  return tensorOf(trace.make<TransposeOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(dims)).getResult());
+  return tensorOf(ops.op<TransposeOp>(valueOf(x), llvm::ArrayRef<int64_t>(dims)).getResult());
 }
 
 Tensor transpose(Tensor x, int64_t a, int64_t b, Where where) {
@@ -129,7 +125,7 @@ Tensor permute(Tensor x, std::vector<int64_t> dims, Where where) {
 }
 
 static Tensor sliced(const char *name, Tensor x, int64_t dim, int64_t start, int64_t end, Where where) {
-  Trace &trace = Trace::current(name, where);
+  Ops ops(name, where);
   dim = normalDim(name, 1, x, dim, where);
   const int64_t size = x.size(dim), from = start < 0 ? start + size : start, to = end < 0 ? end + size : end;
   if (from < 0 || from >= to || to > size)
@@ -143,8 +139,7 @@ static Tensor sliced(const char *name, Tensor x, int64_t dim, int64_t start, int
   starts[dim] = from;
   sizes[dim] = to - from;
   return tensorOf(
-      trace.make<SliceOp>(where, valueOf(x), llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes))
-          .getResult());
+      ops.op<SliceOp>(valueOf(x), llvm::ArrayRef<int64_t>(starts), llvm::ArrayRef<int64_t>(sizes)).getResult());
 }
 
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, Where where) {
@@ -158,7 +153,7 @@ Tensor select(Tensor x, int64_t dim, int64_t index, Where where) {
 }
 
 Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
-  Trace &trace = Trace::current("concat", where);
+  Ops ops("concat", where);
   if (tensors.empty())
     failRule("concat", 1, "at least one tensor is needed, found none", {}, where);
   dim = normalDim("concat", 2, tensors[0], dim, where);
@@ -172,11 +167,11 @@ Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
                {fact(tensors[0], "first"), fact(tensor, "other")}, where);
     values.push_back(valueOf(tensor));
   }
-  return tensorOf(trace.make<ConcatOp>(where, mlir::ValueRange(values), static_cast<uint64_t>(dim)).getResult());
+  return tensorOf(ops.op<ConcatOp>(mlir::ValueRange(values), static_cast<uint64_t>(dim)).getResult());
 }
 
 Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
-  Trace &trace = Trace::current("gather", where);
+  Ops ops("gather", where);
   const Facts facts = {fact(x, "input"), fact(index, "index")};
   if (x.rank() != index.rank())
     failRule("gather", 1, fmt::format("the input's rank is {}, the index's {}", x.rank(), index.rank()), facts, where);
@@ -187,7 +182,7 @@ Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
     failRule("gather", 3, fmt::format("input and index must agree in all dimensions except {}", dim), facts, where);
   if (index.dtype() != DType::I32)
     failRule("gather", 4, "the index must be i32", facts, where);
-  return tensorOf(trace.make<GatherOp>(where, valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
+  return tensorOf(ops.op<GatherOp>(valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
 }
 
 Tensor unsqueeze(Tensor x, int64_t dim, Where where) {
@@ -214,20 +209,18 @@ Tensor squeeze(Tensor x, int64_t dim, Where where) {
 // ---- constants ----------------------------------------------------------------------------------------------------
 
 Tensor arange(int64_t count, Where where) {
-  Trace &trace = Trace::current("arange", where);
+  Ops ops("arange", where);
   if (count < 1)
     failRule("arange", 1, fmt::format("the count must be positive, found {}", count), {}, where);
-  return tensorOf(
-      trace.make<IotaOp>(where, trace.type({count}, trace.element(DType::I32)), mlir::Value(), static_cast<uint64_t>(0))
-          .getResult());
+  return tensorOf(ops.iota({count}, 0));
 }
 
 Tensor full(Shape shape, double value, DType type, Where where) {
-  Trace &trace = Trace::current("full", where);
+  Ops ops("full", where);
   for (int64_t size : shape)
     if (size < 1)
       failRule("full", 1, fmt::format("sizes must be positive, found [{}]", fmt::join(shape, ", ")), {}, where);
-  return tensorOf(trace.splat(where, trace.type(shape, trace.element(type)), value));
+  return tensorOf(ops.constant(ops.trace.type(shape, ops.trace.element(type)), value));
 }
 
 // ---- marks --------------------------------------------------------------------------------------------------------
@@ -246,14 +239,14 @@ static bool knownEntry(const std::string &entry) {
   }
 }
 
-cleave::detail::PerMicrobatch::PerMicrobatch(Where where) { ++Trace::current("perMicrobatch", where).perMicrobatch; }
-cleave::detail::PerMicrobatch::~PerMicrobatch() {
+cleave::internal::PerMicrobatch::PerMicrobatch(Where where) { ++Trace::current("perMicrobatch", where).perMicrobatch; }
+cleave::internal::PerMicrobatch::~PerMicrobatch() {
   if (Trace *trace = Trace::active())
     --trace->perMicrobatch;
 }
 
 Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
-  Trace &trace = Trace::current("withSharding", where);
+  Ops ops("withSharding", where);
   if (static_cast<int64_t>(axes.size()) != x.rank())
     failRule("withSharding", 1, fmt::format("{} entries for rank {}", axes.size(), x.rank()), {fact(x, "input")},
              where);
@@ -265,8 +258,7 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where) {
                {fact(x, "input")}, where);
     entries.push_back(entry);
   }
-  return tensorOf(
-      trace.make<ShardHintOp>(where, typeOf(x), valueOf(x), trace.builder.getStrArrayAttr(entries)).getResult());
+  return tensorOf(ops.op<ShardHintOp>(typeOf(x), valueOf(x), ops.trace.builder.getStrArrayAttr(entries)).getResult());
 }
 
 void stage(int64_t k, Where where) {

@@ -36,14 +36,6 @@ mlir::Location Trace::location(Where where) {
   return mlir::FileLineColLoc::get(builder.getStringAttr(where.file_name()), where.line(), where.column());
 }
 
-void Trace::mark(mlir::Operation *op) {
-  op->setAttr(ir::attr::path, builder.getStringAttr(path()));
-  if (stage)
-    op->setAttr(ir::attr::stage, builder.getI64IntegerAttr(*stage));
-  if (perMicrobatch > 0)
-    op->setAttr(ir::attr::perMicrobatch, builder.getUnitAttr());
-}
-
 void Trace::checkSize(mlir::Operation *op, Where where) {
   for (mlir::Type type : op->getResultTypes()) {
     int64_t elements = 1;
@@ -54,10 +46,17 @@ void Trace::checkSize(mlir::Operation *op, Where where) {
   }
 }
 
-void Trace::tooManyOps(Where where) {
-  failAt(fmt::format("{}: one pass over the model may have at most {} ops, and this op exceeds that", lastCall.what,
-                     mostOps),
-         {}, where);
+void Trace::created(mlir::Operation *op, Where where) {
+  op->setAttr(ir::attr::path, builder.getStringAttr(path()));
+  if (stage)
+    op->setAttr(ir::attr::stage, builder.getI64IntegerAttr(*stage));
+  if (perMicrobatch > 0)
+    op->setAttr(ir::attr::perMicrobatch, builder.getUnitAttr());
+  checkSize(op, where);
+  if (++ops > mostOps)
+    failAt(fmt::format("{}: one pass over the model may have at most {} ops, and this op exceeds that", lastCall.what,
+                       mostOps),
+           {}, where);
 }
 
 std::string Trace::path() const { return frames.empty() ? "" : frames.back().path; }
@@ -74,14 +73,6 @@ Where callSite() { return activeTrace ? activeTrace->callSite() : Where(); }
 
 mlir::RankedTensorType Trace::type(const Shape &shape, mlir::Type element) {
   return mlir::RankedTensorType::get(shape, element);
-}
-
-mlir::Value Trace::splat(Where where, mlir::RankedTensorType type, double value) {
-  mlir::Type element = type.getElementType();
-  mlir::Attribute one = llvm::isa<mlir::FloatType>(element)
-                            ? mlir::Attribute(builder.getFloatAttr(element, value))
-                            : mlir::Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
-  return make<ir::ConstantOp>(where, type, llvm::cast<mlir::ElementsAttr>(mlir::DenseElementsAttr::get(type, one)));
 }
 
 // ---- Tensor -------------------------------------------------------------------------------------------------------
@@ -107,7 +98,7 @@ static void requireHeldBy(Tensor tensor, const char *what, Where where) {
   isUsersPlace(where) ? requireHeld(tensor, what, where) : requireHeld(tensor);
 }
 
-Tensor detail::held(Tensor tensor, Where where) {
+Tensor internal::held(Tensor tensor, Where where) {
   requireHeldBy(tensor, "an operator", where);
   return tensor;
 }

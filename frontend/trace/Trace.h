@@ -40,21 +40,11 @@ public:
 
   bool training() const { return mode == Mode::Train; }
 
-  /// Adds an op with the user's line, the module path and the stage.
-  template <class Op, class... Args> Op make(Where where, Args &&...args) {
-    Op op = Op::create(builder, location(where), std::forward<Args>(args)...);
-    mark(op);
-    checkSize(op, where);
-    if (++ops > mostOps)
-      tooManyOps(where);
-    return op;
-  }
-
+  /// Gives a new op the module path and the stage, and checks its size and the number of ops.
+  void created(mlir::Operation *op, Where where);
   mlir::Location location(Where where);
   mlir::RankedTensorType type(const Shape &shape, mlir::Type element);
   mlir::Type element(DType type) { return ir::elementType(builder.getContext(), type); }
-  /// A constant tensor whose elements are all `value`.
-  mlir::Value splat(Where where, mlir::RankedTensorType type, double value);
 
   std::string path() const;
   /// Number of earlier calls with `key`; used to number the dropouts of a path.
@@ -82,10 +72,8 @@ public:
   mlir::OpBuilder builder;
 
 private:
-  void mark(mlir::Operation *op);
   /// Rejects sizes that exceed any memory, before anything computes with them.
   void checkSize(mlir::Operation *op, Where where);
-  [[noreturn]] static void tooManyOps(Where where);
   struct Frame {
     std::string path;
     Where where;

@@ -310,7 +310,7 @@ double weightDecay(const Optimizer &optimizer) {
   return std::visit([](const auto &o) { return o.weightDecay; }, optimizer);
 }
 
-void detail::wrongInputs(size_t given, size_t most) {
+void internal::wrongInputs(size_t given, size_t most) {
   failAt(fmt::format("forward: the data set gives the model {} tensor{} (those of its fields that are not the loss's), "
                      "and the model has no forward of that many{}",
                      given, given == 1 ? "" : "s",

@@ -29,6 +29,8 @@ struct Number {
 inline llvm::hash_code hash_value(const Number &number) {
   return llvm::hash_value(std::bit_cast<uint64_t>(number.value));
 }
+/// Trait: see Cleave_Delicate in GraphBase.td.
+template <class Op> struct Delicate : mlir::OpTrait::TraitBase<Op, Delicate> {};
 } // namespace cleave::ir
 
 #define GET_ATTRDEF_CLASSES

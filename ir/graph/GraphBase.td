@@ -139,15 +139,34 @@ class Cleave_Op<string mnemonic, list<Trait> traits = []> : Op<Cleave_Dialect, m
 class Cleave_InferOp<string mnemonic, list<Trait> traits = []>
     : Cleave_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)>;
 
-class Cleave_Unary<string mnemonic, string what> : Cleave_Op<mnemonic, [Elementwise, SameOperandsAndResultType]> {
+/// Loses accuracy in half types: sums many terms, or amplifies small differences. Mixed precision computes it in f32.
+def Cleave_Delicate : NativeOpTrait<"Delicate"> { let cppNamespace = "::cleave::ir"; }
+
+/// An elementwise op that kernels compute. From these fields cmake/ElementwiseTable.cpp writes a table,
+/// GraphElementwise.inc, of which the builder of ops, the interpreter, the frontend and code generation are made.
+class Cleave_Elementwise<string mnemonic, string what, list<Trait> traits = []>
+    : Cleave_Op<mnemonic, !listconcat([Elementwise], traits)> {
   let summary = what;
+  int cycles = 1;    // of one vector in a CPU's kernel, by measurement
+  bit exact = 0;     // selects or moves values, so the result needs no rounding
+  string value = ""; // what the interpreter computes from doubles x (and y), in C++; "": it has a case of its own
+  string llvm = "";  // the same from LLVM values, in C++ (passes/codegen/EmitValue.cpp)
+}
+class Cleave_Unary<string mnemonic, string what, string expression, list<Trait> traits = []>
+    : Cleave_Elementwise<mnemonic, what, !listconcat([SameOperandsAndResultType], traits)> {
+  let value = expression;
+  let llvm = "math." # mnemonic # "(x)";
   let arguments = (ins Cleave_Tensor:$input);
   let results = (outs Cleave_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
-class Cleave_Binary<string mnemonic, string what, list<Trait> traits = []>
-    : Cleave_Op<mnemonic, !listconcat([Elementwise, SameOperandsAndResultType], traits)> {
-  let summary = what;
+/// A unary op that is also a function of the frontend, for float types.
+class Cleave_Function<string mnemonic, string what, string expression, list<Trait> traits = []>
+    : Cleave_Unary<mnemonic, what, expression, traits>;
+class Cleave_Binary<string mnemonic, string what, string expression, list<Trait> traits = []>
+    : Cleave_Elementwise<mnemonic, what, !listconcat([SameOperandsAndResultType], traits)> {
+  let value = expression;
+  let llvm = "math." # mnemonic # "(x, y)";
   let arguments = (ins Cleave_Tensor:$lhs, Cleave_Tensor:$rhs);
   let results = (outs Cleave_Tensor:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";

@@ -6,56 +6,87 @@ include "ir/graph/GraphBase.td"
 
 let opDocGroup = OpGroup<"Elementwise ops"> in {
 
-def Cleave_NegOp : Cleave_Unary<"neg", "-x">;
-def Cleave_AbsOp : Cleave_Unary<"abs", "|x|">;
-def Cleave_ExpOp : Cleave_Unary<"exp", "e^x">;
-def Cleave_LogOp : Cleave_Unary<"log", "natural logarithm">;
-def Cleave_SqrtOp : Cleave_Unary<"sqrt", "square root">;
-def Cleave_RsqrtOp : Cleave_Unary<"rsqrt", "1 / square root">;
-def Cleave_TanhOp : Cleave_Unary<"tanh", "hyperbolic tangent">;
-def Cleave_ErfOp : Cleave_Unary<"erf", "error function">;
-def Cleave_SinOp : Cleave_Unary<"sin", "sine of x in radians">;
-def Cleave_CosOp : Cleave_Unary<"cos", "cosine of x in radians">;
-def Cleave_SigmoidOp : Cleave_Unary<"sigmoid", "1 / (1 + e^-x)">;
-def Cleave_ReluOp : Cleave_Unary<"relu", "max(x, 0)">;
-def Cleave_SiluOp : Cleave_Unary<"silu", "x * sigmoid(x)">;
-def Cleave_GeluOp : Cleave_Op<"gelu", [Elementwise, SameOperandsAndResultType]> {
-  let summary = "x * Phi(x), or its tanh approximation (Hendrycks and Gimpel 2016)";
+def Cleave_NegOp : Cleave_Unary<"neg", "-x", "-x"> { let exact = 1; let llvm = "b.CreateFNeg(x)"; }
+def Cleave_AbsOp : Cleave_Function<"abs", "|x|", "std::abs(x)"> { let exact = 1; }
+def Cleave_ExpOp : Cleave_Function<"exp", "e^x", "std::exp(x)", [Cleave_Delicate]> { let cycles = 12; }
+def Cleave_LogOp : Cleave_Function<"log", "natural logarithm", "std::log(x)", [Cleave_Delicate]> { let cycles = 16; }
+def Cleave_SqrtOp : Cleave_Function<"sqrt", "square root", "std::sqrt(x)"> { let cycles = 10; }
+def Cleave_RsqrtOp : Cleave_Function<"rsqrt", "1 / square root", "1 / std::sqrt(x)", [Cleave_Delicate]> { let cycles = 20; }
+def Cleave_TanhOp : Cleave_Function<"tanh", "hyperbolic tangent", "std::tanh(x)"> { let cycles = 25; }
+def Cleave_ErfOp : Cleave_Function<"erf", "error function", "std::erf(x)"> { let cycles = 35; }
+def Cleave_SinOp : Cleave_Function<"sin", "sine of x in radians", "std::sin(x)"> { let cycles = 35; }
+def Cleave_CosOp : Cleave_Function<"cos", "cosine of x in radians", "std::cos(x)"> { let cycles = 35; }
+def Cleave_SigmoidOp : Cleave_Function<"sigmoid", "1 / (1 + e^-x)", "1 / (1 + std::exp(-x))"> { let cycles = 25; }
+def Cleave_ReluOp : Cleave_Function<"relu", "max(x, 0)", "x < 0 ? 0 : x"> { let exact = 1; }
+def Cleave_SiluOp : Cleave_Function<"silu", "x * sigmoid(x)", "x * (1 / (1 + std::exp(-x)))"> { let cycles = 25; }
+
+def Cleave_FloorOp : Cleave_Function<"floor", "largest integer that is not larger than x", "std::floor(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x)";
+}
+def Cleave_CeilOp : Cleave_Function<"ceil", "smallest integer that is not smaller than x", "std::ceil(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x)";
+}
+def Cleave_RoundOp : Cleave_Function<"round", "nearest integer, of two the even one", "std::nearbyint(x)"> {
+  let exact = 1; let llvm = "b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x)";
+}
+def Cleave_Log1pOp : Cleave_Function<"log1p", "log(1 + x), accurate for small x", "std::log1p(x)", [Cleave_Delicate]> {
+  let cycles = 30;
+}
+def Cleave_Expm1Op : Cleave_Function<"expm1", "e^x - 1, accurate for small x", "std::expm1(x)", [Cleave_Delicate]> {
+  let cycles = 25;
+}
+def Cleave_TanOp : Cleave_Function<"tan", "tangent of x in radians", "std::tan(x)", [Cleave_Delicate]> { let cycles = 70; }
+def Cleave_SinhOp : Cleave_Function<"sinh", "hyperbolic sine", "std::sinh(x)", [Cleave_Delicate]> { let cycles = 40; }
+
+def Cleave_AddOp : Cleave_Binary<"add", "x + y", "x + y", [Commutative]> {
+  let hasCanonicalizer = 1; let llvm = "b.CreateFAdd(x, y)";
+}
+def Cleave_SubOp : Cleave_Binary<"sub", "x - y", "x - y"> { let hasCanonicalizer = 1; let llvm = "b.CreateFSub(x, y)"; }
+def Cleave_MulOp : Cleave_Binary<"mul", "x * y", "x * y", [Commutative]> {
+  let hasCanonicalizer = 1; let llvm = "b.CreateFMul(x, y)";
+}
+def Cleave_DivOp : Cleave_Binary<"div", "x / y", "x / y"> {
+  let hasCanonicalizer = 1; let cycles = 10; let llvm = "math.divide(x, y)";
+}
+def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y; NaN if one is NaN", "x > y || std::isnan(x) ? x : y",
+                                 [Commutative]> { let exact = 1; }
+def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y; NaN if one is NaN", "x < y || std::isnan(x) ? x : y",
+                                 [Commutative]> { let exact = 1; }
+def Cleave_PowOp : Cleave_Binary<"pow", "x to the power y", "std::pow(x, y)", [Cleave_Delicate]> { let cycles = 400; }
+def Cleave_RemainderOp : Cleave_Binary<"remainder", "x - y * floor(x / y), which has the sign of y",
+    "std::fmod(x, y) + (std::fmod(x, y) * y < 0 ? y : 0)", [Cleave_Delicate]> { let cycles = 30; }
+def Cleave_Atan2Op : Cleave_Binary<"atan2", "the angle of the point (y, x) in [-pi, pi]", "std::atan2(x, y)"> { let cycles = 40; }
+
+def Cleave_GeluOp : Cleave_Elementwise<"gelu", "x * Phi(x), or its tanh approximation (Hendrycks and Gimpel 2016)",
+                                       [SameOperandsAndResultType]> {
+  let cycles = 35;
   let arguments = (ins Cleave_FloatTensor:$input, UnitAttr:$tanh);
   let results = (outs Cleave_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
-def Cleave_GeluGradOp : Cleave_Op<"gelu_grad", [Elementwise, SameOperandsAndResultType]> {
-  let summary = "gradient of gelu: grad * gelu'(input)";
+def Cleave_GeluGradOp : Cleave_Elementwise<"gelu_grad", "gradient of gelu: grad * gelu'(input)", [SameOperandsAndResultType]> {
+  let cycles = 50;
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$input, UnitAttr:$tanh);
   let results = (outs Cleave_FloatTensor:$result);
   let assemblyFormat = "$grad `,` $input attr-dict `:` type($result)";
 }
-
-def Cleave_AddOp : Cleave_Binary<"add", "x + y", [Commutative]> { let hasCanonicalizer = 1; }
-def Cleave_SubOp : Cleave_Binary<"sub", "x - y"> { let hasCanonicalizer = 1; }
-def Cleave_MulOp : Cleave_Binary<"mul", "x * y", [Commutative]> { let hasCanonicalizer = 1; }
-def Cleave_DivOp : Cleave_Binary<"div", "x / y"> { let hasCanonicalizer = 1; }
-def Cleave_MaxOp : Cleave_Binary<"max", "larger of x and y; NaN if one is NaN", [Commutative]>;
-def Cleave_MinOp : Cleave_Binary<"min", "smaller of x and y; NaN if one is NaN", [Commutative]>;
-def Cleave_PowOp : Cleave_Binary<"pow", "x to the power y">;
-
-def Cleave_CompareOp : Cleave_InferOp<"compare", [Elementwise, SameTypeOperands]> {
-  let summary = "elementwise comparison";
+def Cleave_CompareOp : Cleave_Elementwise<"compare", "elementwise comparison", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>, SameTypeOperands]> {
   let description = [{ (C1) operands have equal types; the result has their shape and element type i1. }];
   let arguments = (ins Cleave_PredicateAttr:$predicate, Cleave_Tensor:$lhs, Cleave_Tensor:$rhs);
   let results = (outs Cleave_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
-def Cleave_SelectOp : Cleave_Op<"select", [Elementwise, AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
-  let summary = "condition ? onTrue : onFalse";
+def Cleave_SelectOp : Cleave_Elementwise<"select", "condition ? onTrue : onFalse", [
+    AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
+  let exact = 1;
   let description = [{ (C1) all operands have equal shapes. }];
   let arguments = (ins Cleave_BoolTensor:$condition, Cleave_Tensor:$onTrue, Cleave_Tensor:$onFalse);
   let results = (outs Cleave_Tensor:$result);
   let assemblyFormat = "$condition `,` $onTrue `,` $onFalse attr-dict `:` type($condition) `,` type($result)";
 }
-def Cleave_CastOp : Cleave_Op<"cast", [Elementwise, SameOperandsAndResultShape]> {
-  let summary = "change of element type (round to nearest even; float to int truncates)";
+def Cleave_CastOp : Cleave_Elementwise<"cast", "change of element type (round to nearest even; float to int truncates)", [
+    SameOperandsAndResultShape]> {
   let arguments = (ins Cleave_Tensor:$input);
   let results = (outs Cleave_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
@@ -108,7 +139,7 @@ def Cleave_BroadcastOp : Cleave_Op<"broadcast"> {
   let hasVerifier = 1;
   let hasFolder = 1;
 }
-def Cleave_ReduceOp : Cleave_InferOp<"reduce"> {
+def Cleave_ReduceOp : Cleave_InferOp<"reduce", [Cleave_Delicate]> {
   let summary = "sum, max or min over dimensions, which are removed; NaN if an element is NaN";
   let description = [{ (C1) dims increase strictly within [0, rank). }];
   let arguments = (ins Cleave_ReduceKindAttr:$kind, Cleave_Tensor:$input, DenseI64ArrayAttr:$dims);
@@ -300,14 +331,14 @@ def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad"> {
 
 let opDocGroup = OpGroup<"Composites"> in {
 
-def Cleave_SoftmaxOp : Cleave_Op<"softmax", [SameOperandsAndResultType]> {
+def Cleave_SoftmaxOp : Cleave_Op<"softmax", [SameOperandsAndResultType, Cleave_Delicate]> {
   let summary = "exp(x - max) / sum along `dim`";
   let description = [{ (C1) 0 <= dim < rank. }];
   let arguments = (ins Cleave_FloatTensor:$input, I64Attr:$dim);
   let results = (outs Cleave_FloatTensor:$result);
   let hasVerifier = 1;
 }
-def Cleave_LogSoftmaxOp : Cleave_Op<"log_softmax", [SameOperandsAndResultType]> {
+def Cleave_LogSoftmaxOp : Cleave_Op<"log_softmax", [SameOperandsAndResultType, Cleave_Delicate]> {
   let summary = "log(softmax(x)) along `dim`";
   let description = [{ (C1) 0 <= dim < rank. }];
   let arguments = (ins Cleave_FloatTensor:$input, I64Attr:$dim);
@@ -399,7 +430,12 @@ def Cleave_YieldOp : Op<Cleave_Dialect, "yield", [Pure, Terminator, ParentOneOf<
 
 let opDocGroup = OpGroup<"Marks"> in {
 
-def Cleave_DetachOp : Cleave_Unary<"detach", "identity with zero gradient; removed by decomposition">;
+def Cleave_DetachOp : Cleave_Op<"detach", [Elementwise, SameOperandsAndResultType]> {
+  let summary = "identity with zero gradient; removed by decomposition";
+  let arguments = (ins Cleave_Tensor:$input);
+  let results = (outs Cleave_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
 def Cleave_ShardHintOp : Cleave_Op<"shard_hint", [SameOperandsAndResultType]> {
   let summary = "identity with the user's withSharding request, one entry per dimension: mesh axes joined by +, \"whole\", or \"\" for no request";
   let description = [{ (C1) one entry per dimension. }];

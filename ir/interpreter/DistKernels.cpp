@@ -15,12 +15,6 @@ namespace cleave::ir {
 
 using Parts = std::vector<std::shared_ptr<const std::vector<HostTensor>>>;
 
-static std::vector<HostTensor> one(HostTensor tensor) {
-  std::vector<HostTensor> results;
-  results.push_back(std::move(tensor));
-  return results;
-}
-
 static std::vector<std::string> namesOf(ArrayAttr axes) {
   std::vector<std::string> names;
   for (StringRef name : axes.getAsValueRange<StringAttr>())

@@ -1,4 +1,4 @@
-// Kernels of the elementwise ops.
+// Kernels of the elementwise ops. The ops' definitions say what most of them compute.
 #include "ir/graph/Graph.h"
 #include "ir/interpreter/Executable.h"
 
@@ -11,7 +11,7 @@ using namespace mlir;
 namespace cleave::ir {
 
 /// `exact`: the op selects or moves values and never rounds, so no noise is added.
-template <typename F> static Kernel unary(Operation *op, F f, bool exact = false) {
+template <typename F> static Kernel unary(Operation *op, bool exact, F f) {
   return [type = emptyTensor(op->getResult(0).getType()), f, exact](const Operands &in, Environment &) {
     HostTensor out = type;
     out.values.resize(in[0]->values.size());
@@ -23,7 +23,7 @@ template <typename F> static Kernel unary(Operation *op, F f, bool exact = false
   };
 }
 
-template <typename F> static Kernel binary(Operation *op, F f, bool exact = false) {
+template <typename F> static Kernel binary(Operation *op, bool exact, F f) {
   return [type = emptyTensor(op->getResult(0).getType()), f, exact](const Operands &in, Environment &) {
     HostTensor out = type;
     out.values.resize(in[0]->values.size());
@@ -34,8 +34,6 @@ template <typename F> static Kernel binary(Operation *op, F f, bool exact = fals
     return std::vector<HostTensor>{std::move(out)};
   };
 }
-
-static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 static constexpr double root2OverPi = 0.79788456080286535588, cubic = 0.044715;
 
@@ -75,12 +73,6 @@ static bool compare(Predicate predicate, double x, double y) {
   return false;
 }
 
-static Kernel divide(Operation *op) {
-  if (isa<FloatType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType()))
-    return binary(op, [](double x, double y) { return x / y; });
-  return binary(op, [](double x, double y) { return y == 0 ? 0 : std::trunc(x / y); });
-}
-
 static Kernel select(Operation *) {
   return [](const Operands &in, Environment &) {
     HostTensor out = *in[2];
@@ -93,41 +85,27 @@ static Kernel select(Operation *) {
 
 Kernel elementwiseKernel(Operation *op) {
   using Result = Kernel;
+  if (isa<DivOp>(op) && !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
+    return binary(op, false, [](double x, double y) { return y == 0 ? 0 : std::trunc(x / y); });
   return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case([](NegOp op) { return unary(op, [](double x) { return -x; }, true); })
-      .Case([](AbsOp op) { return unary(op, [](double x) { return std::abs(x); }, true); })
-      .Case([](ExpOp op) { return unary(op, [](double x) { return std::exp(x); }); })
-      .Case([](LogOp op) { return unary(op, [](double x) { return std::log(x); }); })
-      .Case([](SqrtOp op) { return unary(op, [](double x) { return std::sqrt(x); }); })
-      .Case([](RsqrtOp op) { return unary(op, [](double x) { return 1 / std::sqrt(x); }); })
-      .Case([](TanhOp op) { return unary(op, [](double x) { return std::tanh(x); }); })
-      .Case([](ErfOp op) { return unary(op, [](double x) { return std::erf(x); }); })
-      .Case([](SinOp op) { return unary(op, [](double x) { return std::sin(x); }); })
-      .Case([](CosOp op) { return unary(op, [](double x) { return std::cos(x); }); })
-      .Case([](SigmoidOp op) { return unary(op, [](double x) { return sigmoid(x); }); })
-      .Case([](ReluOp op) { return unary(op, [](double x) { return x < 0 ? 0 : x; }, true); })
-      .Case([](SiluOp op) { return unary(op, [](double x) { return x * sigmoid(x); }); })
-      .Case([](GeluOp op) { return unary(op, [t = op.getTanh()](double x) { return gelu(x, t); }); })
+#define CLEAVE_UNARY(Name, mnemonic, exact, code, value)                                                               \
+  .Case([](Name##Op op) { return unary(op, exact, [](double x) -> double { return value; }); })
+#define CLEAVE_BINARY(Name, mnemonic, exact, code, value)                                                              \
+  .Case([](Name##Op op) { return binary(op, exact, [](double x, double y) -> double { return value; }); })
+#include "ir/graph/GraphElementwise.inc"
+      .Case([](GeluOp op) { return unary(op, false, [t = op.getTanh()](double x) { return gelu(x, t); }); })
       .Case([](GeluGradOp op) {
-        return binary(op, [t = op.getTanh()](double grad, double x) { return grad * geluSlope(x, t); });
+        return binary(op, false, [t = op.getTanh()](double grad, double x) { return grad * geluSlope(x, t); });
       })
-      .Case([](AddOp op) { return binary(op, [](double x, double y) { return x + y; }); })
-      .Case([](SubOp op) { return binary(op, [](double x, double y) { return x - y; }); })
-      .Case([](MulOp op) { return binary(op, [](double x, double y) { return x * y; }); })
-      .Case([](DivOp op) { return divide(op); })
-      .Case([](MaxOp op) { return binary(op, [](double x, double y) { return x > y || std::isnan(x) ? x : y; }, true); })
-      .Case([](MinOp op) { return binary(op, [](double x, double y) { return x < y || std::isnan(x) ? x : y; }, true); })
-      .Case([](PowOp op) { return binary(op, [](double x, double y) { return std::pow(x, y); }); })
       .Case([](CompareOp op) {
-        return binary(op, [p = op.getPredicate()](double x, double y) { return double(compare(p, x, y)); });
+        return binary(op, false, [p = op.getPredicate()](double x, double y) { return double(compare(p, x, y)); });
       })
       .Case([](SelectOp op) { return select(op); })
       .Case([](CastOp op) {
         const DType type = emptyTensor(op.getType()).dtype;
-        return unary(op, [type](double x) { return castTo(type, x); }, true);
+        return unary(op, true, [type](double x) { return castTo(type, x); });
       })
-      .Case([](DetachOp op) { return unary(op, [](double x) { return x; }, true); })
-      .Case([](ShardHintOp op) { return unary(op, [](double x) { return x; }, true); })
+      .Case<DetachOp, ShardHintOp>([](auto op) { return unary(op, true, [](double x) { return x; }); })
       .Default([](Operation *) { return Kernel(); });
 }
 

@@ -22,6 +22,13 @@ using Operands = std::vector<const HostTensor *>;
 /// Computes one op. Operands and results are in the op's order.
 using Kernel = std::function<std::vector<HostTensor>(const Operands &, Environment &)>;
 
+/// The results of an op that has one.
+inline std::vector<HostTensor> one(HostTensor tensor) {
+  std::vector<HostTensor> results;
+  results.push_back(std::move(tensor));
+  return results;
+}
+
 struct Instruction {
   Kernel kernel;
   std::vector<int> operands, results; // value numbers

@@ -14,12 +14,6 @@ using namespace mlir;
 
 namespace cleave::ir {
 
-static std::vector<HostTensor> one(HostTensor tensor) {
-  std::vector<HostTensor> results;
-  results.push_back(std::move(tensor));
-  return results;
-}
-
 static Kernel constant(ConstantOp op) {
   HostTensor value = emptyTensor(op.getType());
   if (isa<FloatType>(op.getType().getElementType()))

@@ -11,13 +11,6 @@ using namespace mlir;
 
 namespace cleave::ir {
 
-static std::vector<HostTensor> one(HostTensor tensor) {
-  tensor.round();
-  std::vector<HostTensor> results;
-  results.push_back(std::move(tensor));
-  return results;
-}
-
 /// out[m, n] += a[m, k] * b[k, n], all row-major; sums run over k in order.
 static void multiply(const double *a, const double *b, double *out, int64_t m, int64_t k, int64_t n) {
   const bool noise = currentRounding().kind == Rounding::Kind::Noise;

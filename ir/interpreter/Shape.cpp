@@ -32,12 +32,6 @@ template <typename F> static void walk(const Shape &shape, const Shape &strides,
   }
 }
 
-static std::vector<HostTensor> one(HostTensor tensor) {
-  std::vector<HostTensor> results;
-  results.push_back(std::move(tensor));
-  return results;
-}
-
 /// Reads the operand at start + index * strides for every index of the result.
 static HostTensor gathered(const HostTensor &type, const HostTensor &in, const Shape &strides, int64_t start = 0) {
   HostTensor out = type;

@@ -17,7 +17,7 @@ namespace cleave::partitioner {
 // Path of the loss function's ops, which belong to the model's last layer.
 static constexpr const char *lossPath = "loss";
 
-static std::string pathOf(Operation *op) {
+std::string pathOf(Operation *op) {
   auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
   return path ? path.str() : "";
 }

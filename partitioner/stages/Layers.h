@@ -28,6 +28,9 @@ LayerNames layerNames(mlir::func::FuncOp func, std::set<std::string> named = {})
 /// module that runs again later is a further layer with the same path.
 std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 
+/// The path of the module that the op belongs to; empty: none.
+std::string pathOf(mlir::Operation *op);
+
 /// FLOPs of one op for its (global or local) types; 0 for all ops except products, convolutions and their gradients.
 double flopsOf(mlir::Operation *op);
 

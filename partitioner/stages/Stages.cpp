@@ -20,11 +20,6 @@ namespace {
 using Layers = std::vector<Layer>;
 using Stages = std::vector<int64_t>; // of each layer
 
-std::string pathOf(Operation *op) {
-  auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
-  return path ? path.str() : "";
-}
-
 std::string nameOf(const Layer &layer) { return layer.path.empty() ? "ops outside any module" : layer.path; }
 
 // A layer without a mark is in the stage of the previous layer.

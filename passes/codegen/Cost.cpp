@@ -11,32 +11,7 @@ namespace cleave::passes::kernel {
 static double unroundedCycles(const LoopValue &v) {
   if (v.kind != ValueKind::Op)
     return v.kind == ValueKind::Constant || v.kind == ValueKind::Scalar ? 0 : 1;
-  switch (v.op) {
-  case NodeKind::Exp:
-    return 12;
-  case NodeKind::Log:
-    return 16;
-  case NodeKind::Sqrt:
-  case NodeKind::Div:
-    return 10;
-  case NodeKind::Rsqrt:
-    return 20;
-  case NodeKind::Tanh:
-  case NodeKind::Sigmoid:
-  case NodeKind::Silu:
-    return 25;
-  case NodeKind::Sin:
-  case NodeKind::Cos:
-  case NodeKind::Erf:
-  case NodeKind::Gelu:
-    return 35;
-  case NodeKind::GeluGrad:
-    return 50;
-  case NodeKind::Pow:
-    return 400;
-  default:
-    return 1;
-  }
+  return cyclesOf(v.op);
 }
 
 double operationCycles(const LoopValue &v) { return unroundedCycles(v) + (needsRounding(v) ? 3 : 0); }

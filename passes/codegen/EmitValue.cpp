@@ -141,53 +141,18 @@ V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vec
   }
 }
 
-V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &x) {
-  V zero = math.constant(x[0], 0);
+V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &operands) {
+  V x = operands[0], y = operands.back();
   switch (v.op) {
-  case NodeKind::Neg:
-    return b.CreateFNeg(x[0]);
-  case NodeKind::Abs:
-    return math.abs(x[0]);
-  case NodeKind::Exp:
-    return math.exp(x[0]);
-  case NodeKind::Log:
-    return math.log(x[0]);
-  case NodeKind::Sqrt:
-    return math.sqrt(x[0]);
-  case NodeKind::Rsqrt:
-    return math.rsqrt(x[0]);
-  case NodeKind::Tanh:
-    return math.tanh(x[0]);
-  case NodeKind::Erf:
-    return math.erf(x[0]);
-  case NodeKind::Sin:
-    return math.sin(x[0]);
-  case NodeKind::Cos:
-    return math.cos(x[0]);
-  case NodeKind::Sigmoid:
-    return math.sigmoid(x[0]);
-  case NodeKind::Relu:
-    return b.CreateSelect(b.CreateFCmpOGT(zero, x[0]), zero, x[0]);
-  case NodeKind::Silu:
-    return b.CreateFMul(x[0], math.sigmoid(x[0]));
+#define CLEAVE_UNARY(Name, mnemonic, exact, code, value)                                                               \
+  case NodeKind::Name:                                                                                                 \
+    return code;
+#define CLEAVE_BINARY CLEAVE_UNARY
+#include "ir/graph/GraphElementwise.inc"
   case NodeKind::Gelu:
-    return math.gelu(x[0], v.tanh);
+    return math.gelu(x, v.tanh);
   case NodeKind::GeluGrad:
-    return b.CreateFMul(x[0], math.geluDerivative(x[1], v.tanh));
-  case NodeKind::Add:
-    return b.CreateFAdd(x[0], x[1]);
-  case NodeKind::Sub:
-    return b.CreateFSub(x[0], x[1]);
-  case NodeKind::Mul:
-    return b.CreateFMul(x[0], x[1]);
-  case NodeKind::Div:
-    return math.divide(x[0], x[1]);
-  case NodeKind::Max:
-    return math.max(x[0], x[1]);
-  case NodeKind::Min:
-    return math.min(x[0], x[1]);
-  case NodeKind::Pow:
-    return math.pow(x[0], x[1]);
+    return b.CreateFMul(x, math.geluDerivative(y, v.tanh));
   default:
     assert(false && "not a float operation");
     return nullptr;

@@ -1,16 +1,23 @@
-// Names of kernel graph nodes.
+// Names and facts of the kinds of kernel graph nodes.
 #include "passes/codegen/KernelGraph.h"
 
 namespace cleave::passes::kernel {
 
-const char *nodeName(NodeKind kind) {
-  static const char *const names[] = {"input",     "constant", "iota",      "neg",   "abs",       "exp",     "log",
-                                      "sqrt",      "rsqrt",    "tanh",      "erf",   "sin",       "cos",     "sigmoid",
-                                      "relu",      "silu",     "gelu",      "cast",  "gelu_grad", "add",     "sub",
-                                      "mul",       "div",      "max",       "min",   "pow",       "compare", "select",
-                                      "broadcast", "reshape",  "transpose", "slice", "pad",       "concat",  "reduce"};
-  return names[static_cast<int>(kind)];
-}
+namespace {
+struct Kind {
+  const char *name;
+  double cycles = 0;
+  bool exact = false;
+};
+constexpr Kind kinds[] = {{"input"},     {"constant"}, {"iota"},
+#define CLEAVE_ELEMENTWISE(Name, mnemonic, cycles, exact) {#mnemonic, cycles, exact},
+#include "ir/graph/GraphElementwise.inc"
+                          {"broadcast"}, {"reshape"},  {"transpose"}, {"slice"}, {"pad"}, {"concat"}, {"reduce"}};
+} // namespace
+
+const char *nodeName(NodeKind kind) { return kinds[static_cast<int>(kind)].name; }
+double cyclesOf(NodeKind kind) { return kinds[static_cast<int>(kind)].cycles; }
+bool isExact(NodeKind kind) { return kinds[static_cast<int>(kind)].exact; }
 
 int64_t elementCount(const std::vector<int64_t> &shape) {
   int64_t count = 1;

@@ -22,33 +22,8 @@ enum class NodeKind : uint8_t {
   Input,
   Constant,
   Iota,
-  // one operand
-  Neg,
-  Abs,
-  Exp,
-  Log,
-  Sqrt,
-  Rsqrt,
-  Tanh,
-  Erf,
-  Sin,
-  Cos,
-  Sigmoid,
-  Relu,
-  Silu,
-  Gelu,
-  Cast,
-  // more operands
-  GeluGrad,
-  Add,
-  Sub,
-  Mul,
-  Div,
-  Max,
-  Min,
-  Pow,
-  Compare,
-  Select,
+#define CLEAVE_ELEMENTWISE(Name, mnemonic, cycles, exact) Name,
+#include "ir/graph/GraphElementwise.inc"
   // indexing
   Broadcast,
   Reshape,
@@ -58,8 +33,11 @@ enum class NodeKind : uint8_t {
   Concat,
   Reduce
 };
+inline bool isElementwise(NodeKind k) { return k > NodeKind::Iota && k < NodeKind::Broadcast; }
 const char *nodeName(NodeKind kind);
-inline bool isElementwise(NodeKind k) { return k >= NodeKind::Neg && k <= NodeKind::Select; }
+/// Facts of an elementwise kind: cycles of one vector on a CPU; whether it selects or moves values, so it never rounds.
+double cyclesOf(NodeKind kind);
+bool isExact(NodeKind kind);
 
 /// A tensor value. Operands are indices of earlier nodes. Floats are computed in f32; the result of every half-type
 /// node is rounded before another node reads it, as if it had been stored.

@@ -142,15 +142,8 @@ void blockTransposes(LoopNest &p) {
   moveLast(p, p.vectorLoop);
 }
 
-uint32_t reducedMask(const LoopNest &p) {
-  uint32_t mask = 0;
-  for (size_t l = 0; l < p.loops.size(); ++l)
-    mask |= p.loops[l].reduced ? 1u << l : 0;
-  return mask;
-}
-
 void placeValues(LoopNest &p) {
-  uint32_t reduced = reducedMask(p);
+  uint32_t reduced = p.reducedMask();
   p.placements.assign(p.values.size(), {});
   for (size_t i = 0; i < p.values.size(); ++i) {
     const LoopValue &v = p.values[i];
@@ -181,7 +174,7 @@ void placeValues(LoopNest &p) {
 class ScratchPlan {
 public:
   explicit ScratchPlan(LoopNest &p)
-      : p(p), reduced(reducedMask(p)), first(p.values.size(), -1), work(p.values.size(), 0) {}
+      : p(p), reduced(p.reducedMask()), first(p.values.size(), -1), work(p.values.size(), 0) {}
 
   void run() {
     int64_t lanes = p.shape == Shape::Columns ? p.width * p.unroll : 1;
@@ -277,17 +270,14 @@ bool needsRounding(const LoopValue &v) {
     return false;
   if (v.kind != ValueKind::Op)
     return v.kind == ValueKind::Scalar || (v.kind == ValueKind::Reduce && v.combine == ReduceKind::Sum);
-  switch (v.op) {
-  case NodeKind::Neg:
-  case NodeKind::Abs:
-  case NodeKind::Relu:
-  case NodeKind::Max:
-  case NodeKind::Min:
-  case NodeKind::Select:
-    return false;
-  default:
-    return true;
-  }
+  return !isExact(v.op);
+}
+
+uint32_t LoopNest::reducedMask() const {
+  uint32_t mask = 0;
+  for (size_t l = 0; l < loops.size(); ++l)
+    mask |= loops[l].reduced ? 1u << l : 0;
+  return mask;
 }
 
 int64_t LoopNest::reducedCount() const {
@@ -315,7 +305,7 @@ std::optional<LoopNest> loopNestOf(const KernelGraph &graph, std::string *why, i
   p.width = width;
   joinAllLoops(p);
   chooseVectorLoop(p);
-  bool reduces = reducedMask(p) != 0;
+  bool reduces = p.reducedMask() != 0;
   p.shape = !reduces ? Shape::Map : p.loops[p.vectorLoop].reduced ? Shape::Rows : Shape::Columns;
   if (width > 1) {
     blockTransposes(p);
@@ -380,7 +370,7 @@ std::vector<LoopNest::Reach> LoopNest::reaches() const {
 
 std::vector<std::pair<int, int>> LoopNest::mayAlias() const {
   std::vector<std::pair<int, int>> pairs;
-  uint32_t reduced = reducedMask(*this);
+  uint32_t reduced = reducedMask();
   auto readsAfter = [&](int buffer, int sweep) { // can the buffer be read in a later sweep?
     std::vector<char> reads(values.size(), false);
     for (size_t v = 0; v < values.size(); ++v) {

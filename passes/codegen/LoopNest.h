@@ -112,6 +112,8 @@ struct LoopNest {
 
   /// Iterations of the reduced loops (1 if there are none).
   int64_t reducedCount() const;
+  /// A bit for each reduced loop.
+  uint32_t reducedMask() const;
   int64_t keptCount() const;
   /// (output, buffer of input): the output may safely overwrite that input.
   std::vector<std::pair<int, int>> mayAlias() const;

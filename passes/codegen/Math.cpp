@@ -44,6 +44,17 @@ Value *Math::divide(Value *x, Value *y) {
                                : b.CreateFDiv(x, y);
 }
 
+/// x - y n with FMA is exact, also if the quotient n was rounded; then another quotient reduces what is left.
+Value *Math::remainder(Value *x, Value *y) {
+  Value *rest = x, *zero = constant(x, 0), *infinity = constant(x, INFINITY);
+  for (int step = 0; step < 2; ++step)
+    rest = fma(b.CreateFNeg(b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, divide(rest, y))), y, rest);
+  Value *whole = b.CreateAnd(b.CreateFCmpOEQ(abs(y), infinity), b.CreateFCmpONE(abs(x), infinity));
+  rest = b.CreateSelect(whole, x, rest); // 0 * infinity
+  Value *wrong = b.CreateXor(b.CreateFCmpOLT(rest, zero), b.CreateFCmpOLT(y, zero));
+  return b.CreateSelect(b.CreateAnd(wrong, b.CreateFCmpONE(rest, zero)), b.CreateFAdd(rest, y), rest);
+}
+
 Value *Math::power2(Value *x) {
   return unit == MathUnit::Gpu ? b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx, {x->getType()}, {x})
                                : static_cast<Value *>(b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, x));
@@ -53,6 +64,13 @@ Value *Math::reciprocal(Value *x) {
   return unit == MathUnit::Gpu ? static_cast<Value *>(b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {x}))
                                : b.CreateFDiv(constant(x, 1), x);
 }
+
+Value *Math::relu(Value *x) {
+  Value *zero = constant(x, 0);
+  return b.CreateSelect(b.CreateFCmpOGT(zero, x), zero, x);
+}
+
+Value *Math::silu(Value *x) { return b.CreateFMul(x, sigmoid(x)); }
 
 /// On a CPU three instructions, of which two depend on y (the partial result of a reduction); on a GPU one.
 Value *Math::max(Value *x, Value *y) {
@@ -156,12 +174,36 @@ Value *Math::log(Value *x) {
                         llvm::ConstantFP::getNaN(x->getType()));
 }
 
+/// With u = 1 + x, the factor x / (u - 1) corrects the rounding error of the sum (Goldberg 1991, theorem 4).
+Value *Math::log1p(Value *x) {
+  Value *one = constant(x, 1), *u = b.CreateFAdd(x, one), *rest = b.CreateFSub(u, one);
+  Value *itself = b.CreateOr(b.CreateFCmpOEQ(rest, constant(x, 0)), b.CreateFCmpOEQ(x, constant(x, INFINITY)));
+  return b.CreateSelect(itself, x, b.CreateFMul(log(u), divide(x, rest)));
+}
+
+Value *Math::smallExpm1(Value *x) {
+  ExpParts parts = expParts(x);
+  Value *power = scale(constant(x, 1), parts.exponent);
+  return fma(parts.fraction, power, b.CreateFSub(power, constant(x, 1)));
+}
+
+Value *Math::expm1(Value *x) {
+  Value *small = copySign(abs(smallExpm1(clamp(x, -40, 40))), x);
+  return b.CreateSelect(b.CreateFCmpOGT(x, constant(x, 40)), exp(x), small);
+}
+
+/// With t = e^|x| - 1: sinh |x| = (t + t / (t + 1)) / 2, which is accurate for small x. For large x the half of e^|x| as a
+/// product, because e^|x| overflows earlier.
+Value *Math::sinh(Value *x) {
+  Value *size = abs(x), *half = constant(x, 0.5), *t = smallExpm1(clamp(size, 0, 40));
+  Value *small = b.CreateFMul(b.CreateFAdd(t, divide(t, b.CreateFAdd(t, constant(x, 1)))), half);
+  Value *root = exp(b.CreateFMul(size, half)), *large = b.CreateFMul(b.CreateFMul(root, half), root);
+  return copySign(b.CreateSelect(b.CreateFCmpOGT(size, constant(x, 40)), large, small), x);
+}
+
 /// With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is accurate for small x.
 Value *Math::tanh(Value *x) {
-  Value *y = clamp(b.CreateFMul(abs(x), constant(x, 2)), 0, 40);
-  ExpParts parts = expParts(y);
-  Value *power = scale(constant(x, 1), parts.exponent);
-  Value *t = fma(parts.fraction, power, b.CreateFSub(power, constant(x, 1)));
+  Value *t = smallExpm1(clamp(b.CreateFMul(abs(x), constant(x, 2)), 0, 40));
   return copySign(divide(t, b.CreateFAdd(t, constant(x, 2))), x);
 }
 
@@ -192,6 +234,23 @@ Value *Math::sine(Value *x, int quarters) {
 
 Value *Math::sin(Value *x) { return sine(x, 0); }
 Value *Math::cos(Value *x) { return sine(x, 1); }
+Value *Math::tan(Value *x) { return divide(sin(x), cos(x)); }
+
+/// With a = min / max of |x| and |y|: a + a^3 P(a^2), reflected into the octant of (x, y).
+Value *Math::atan2(Value *y, Value *x) {
+  Value *zero = constant(x, 0), *sizeX = abs(x), *sizeY = abs(y), *steep = b.CreateFCmpOGT(sizeY, sizeX);
+  Value *low = b.CreateSelect(steep, sizeX, sizeY), *high = b.CreateSelect(steep, sizeY, sizeX);
+  // Two zeros or two infinities have no quotient.
+  Value *diagonal = b.CreateSelect(b.CreateFCmpOEQ(high, zero), zero, constant(x, 1));
+  Value *a = b.CreateSelect(b.CreateFCmpOEQ(low, high), diagonal, divide(low, high)), *square = b.CreateFMul(a, a);
+  Value *p = polynomial(square, {-0.33333152532577515, 0.19993773102760315, -0.14211055636405945, 0.10666004568338394,
+                                 -0.07552214711904526, 0.043211862444877625, -0.016367929056286812,
+                                 0.0029206923209130764});
+  Value *angle = fma(b.CreateFMul(a, square), p, a);
+  angle = b.CreateSelect(steep, b.CreateFSub(constant(x, 1.5707963267948966), angle), angle);
+  Value *left = b.CreateICmpSLT(bits(x), integer(x, 0));
+  return copySign(b.CreateSelect(left, b.CreateFSub(constant(x, 3.1415926535897932), angle), angle), y);
+}
 
 /// x P(x^2) up to 1, then 1 - e^-L(x), where L = -log(1 - erf) is close to a parabola.
 Value *Math::erf(Value *x) {

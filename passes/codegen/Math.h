@@ -15,18 +15,26 @@ public:
   explicit Math(llvm::IRBuilder<> &builder, MathUnit unit = MathUnit::Cpu) : b(builder), unit(unit) {}
   llvm::Value *exp(llvm::Value *x); // 0 below -104, infinity above 89
   llvm::Value *log(llvm::Value *x);
+  llvm::Value *log1p(llvm::Value *x);
+  llvm::Value *expm1(llvm::Value *x);
   llvm::Value *tanh(llvm::Value *x);
+  llvm::Value *sinh(llvm::Value *x);
   llvm::Value *erf(llvm::Value *x);
   llvm::Value *sin(llvm::Value *x); // |x| < 1e5; beyond, an arbitrary value in [-1, 1]
   llvm::Value *cos(llvm::Value *x);
+  llvm::Value *tan(llvm::Value *x);
+  llvm::Value *atan2(llvm::Value *y, llvm::Value *x);
   llvm::Value *sigmoid(llvm::Value *x);
   llvm::Value *gelu(llvm::Value *x, bool tanhForm);
   llvm::Value *geluDerivative(llvm::Value *x, bool tanhForm);
   llvm::Value *pow(llvm::Value *x, llvm::Value *y); // on a CPU libm, lane by lane, unless y is 2, 3, 0.5, 1 or -0.5
   llvm::Value *sqrt(llvm::Value *x);
   llvm::Value *rsqrt(llvm::Value *x);
+  llvm::Value *remainder(llvm::Value *x, llvm::Value *y); // NaN if x / y overflows, inaccurate from 2^46
   llvm::Value *divide(llvm::Value *x, llvm::Value *y);
   llvm::Value *abs(llvm::Value *x);
+  llvm::Value *relu(llvm::Value *x);
+  llvm::Value *silu(llvm::Value *x);
   llvm::Value *max(llvm::Value *x, llvm::Value *y); // NaN if either is
   llvm::Value *min(llvm::Value *x, llvm::Value *y);
   llvm::Value *constant(llvm::Value *like, double value);
@@ -38,6 +46,7 @@ private:
     llvm::Value *exponent; // n, an integer as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
+  llvm::Value *smallExpm1(llvm::Value *x); // |x| <= 40
   llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
   llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first

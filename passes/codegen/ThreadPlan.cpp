@@ -23,13 +23,6 @@ constexpr int64_t busyThreads = multiprocessors * residentThreads / 2; // that o
 constexpr int64_t fewBlocks = 32;                                      // fewer are divided further
 constexpr int64_t mostShared = staticSharedBytes - (8 << 10);          // for the parts of columns
 
-uint32_t reducedMask(const LoopNest &p) {
-  uint32_t mask = 0;
-  for (size_t l = 0; l < p.loops.size(); ++l)
-    mask |= p.loops[l].reduced ? 1u << l : 0;
-  return mask;
-}
-
 int64_t extentOf(const LoopNest &p) { return p.vectorLoop < 0 ? 1 : p.loops[p.vectorLoop].extent; }
 
 /// Whether the elements at `e` along the vector loop are neighbours in memory.
@@ -54,7 +47,7 @@ int64_t elementsOf(const LoopNest &p, const Expr &e) {
 
 Traffic trafficOf(const LoopNest &p) {
   Traffic t;
-  const uint32_t inner = p.shape == Shape::Map ? ~0u : reducedMask(p);
+  const uint32_t inner = p.shape == Shape::Map ? ~0u : p.reducedMask();
   std::optional<int> smallest;
   const auto see = [&](const Expr &e, DType type) {
     const int bytes = static_cast<int>(dtypeSize(type));

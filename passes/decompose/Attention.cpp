@@ -12,10 +12,8 @@ constexpr int64_t rowDim = 2, columnDim = 3;
 // Its exp is 0. A finite number would win over visible keys whose scores are -infinity or smaller than it.
 constexpr double masked = -std::numeric_limits<double>::infinity();
 
-Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
-
 /// scale * q k^T in f32 [b, h, t, s], -infinity where the causal mask hides j > i + s - t. Every row has a visible key.
-Value scores(Emitter &e, Value q, Value k, double scale, bool causal) {
+Value scores(GraphBuilder &e, Value q, Value k, double scale, bool causal) {
   Value s = e.scale(e.toF32(e.matmul(q, k, false, true)), scale);
   if (!causal)
     return s;
@@ -25,21 +23,21 @@ Value scores(Emitter &e, Value q, Value k, double scale, bool causal) {
   return e.select(e.compare(ir::Predicate::Le, column, reach), s, e.constantLike(s, masked));
 }
 
-Value spread(Emitter &e, Value rows, Value like) { return e.broadcastBack(rows, shapeOf(like), {columnDim}); }
+Value spread(GraphBuilder &e, Value rows, Value like) { return e.broadcastBack(rows, shapeOf(like), {columnDim}); }
 
 } // namespace
 
-Values decomposeAttention(ir::AttentionOp op, Emitter &e) {
+Values decomposeAttention(ir::AttentionOp op, GraphBuilder &e) {
   Value s = scores(e, op.getQ(), op.getK(), op.getScale().convertToDouble(), op.getCausal());
   Value max = e.reduce(ir::ReduceKind::Max, s, {columnDim});
   Value exponential = e.exp(e.sub(s, spread(e, max, s)));
   Value sum = e.sum(exponential, {columnDim});
   Value p = e.cast(e.div(exponential, spread(e, sum, s)), tensorType(op.getV()).getElementType());
   Value result = e.matmul(p, op.getV(), false, false), lse = e.add(max, e.log(sum));
-  return {result, likeResult(e, lse, op.getLse())};
+  return {result, e.castLike(lse, op.getLse())};
 }
 
-Values decomposeAttentionGrad(ir::AttentionGradOp op, Emitter &e) {
+Values decomposeAttentionGrad(ir::AttentionGradOp op, GraphBuilder &e) {
   double scale = op.getScale().convertToDouble();
   mlir::Type element = tensorType(op.getQ()).getElementType();
   Value s = scores(e, op.getQ(), op.getK(), scale, op.getCausal());

@@ -22,7 +22,7 @@ bool decomposes(Value q, AttentionOps what) {
 }
 
 /// The values that replace the op's results; empty if the op stays.
-Values rewrite(Operation *op, Emitter &e, AttentionOps attention) {
+Values rewrite(Operation *op, GraphBuilder &e, AttentionOps attention) {
   return llvm::TypeSwitch<Operation *, Values>(op)
       .Case([&](ir::SoftmaxOp op) { return decomposeSoftmax(op, e); })
       .Case([&](ir::LogSoftmaxOp op) { return decomposeLogSoftmax(op, e); })
@@ -52,7 +52,7 @@ void decompose(ModuleOp module, AttentionOps attention) {
   llvm::SmallVector<Operation *> ops;
   module.walk([&](Operation *op) { ops.push_back(op); });
   for (Operation *op : ops) {
-    Emitter e{OpBuilder(op)};
+    GraphBuilder e{OpBuilder(op)};
     e.setOrigin(op);
     Values values = rewrite(op, e, attention);
     if (values.empty())

@@ -6,11 +6,9 @@ namespace cleave::passes {
 namespace {
 using mlir::Value;
 
-Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
-
 /// sum / count. Multiplying by a rounded 1 / count would be inexact: for equal elements x - mean, which is multiplied
 /// by up to 1 / sqrt(eps), would not be 0, and the gradients assume exact means.
-Value average(Emitter &e, Value sum, double count) { return e.div(sum, e.constantLike(sum, count)); }
+Value average(GraphBuilder &e, Value sum, double count) { return e.div(sum, e.constantLike(sum, count)); }
 
 struct Moments {
   Value centred;        // x - mean
@@ -18,7 +16,7 @@ struct Moments {
 };
 
 /// Mean and biased variance over `dims`, in two passes.
-Moments moments(Emitter &e, Value x, Dims dims) {
+Moments moments(GraphBuilder &e, Value x, Dims dims) {
   double count = 1;
   for (int64_t dim : dims)
     count *= shapeOf(x)[dim];
@@ -50,14 +48,14 @@ struct BatchView {
       }
   }
   /// Broadcasts a statistic to the whole shape.
-  Value spread(Emitter &e, Value statistic) const { return e.broadcastBack(statistic, shape, reduced); }
+  Value spread(GraphBuilder &e, Value statistic) const { return e.broadcastBack(statistic, shape, reduced); }
   /// Broadcasts weight or bias to the whole shape.
-  Value spreadChannel(Emitter &e, Value vector) const { return e.broadcast(vector, shape, {channel}); }
+  Value spreadChannel(GraphBuilder &e, Value vector) const { return e.broadcast(vector, shape, {channel}); }
 };
 
 } // namespace
 
-Values decomposeLayerNorm(ir::LayerNormOp op, Emitter &e) {
+Values decomposeLayerNorm(ir::LayerNormOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getInput());
   Dims shape = shapeOf(x);
   int64_t last = shape.size() - 1;
@@ -67,10 +65,10 @@ Values decomposeLayerNorm(ir::LayerNormOp op, Emitter &e) {
   Value weight = e.broadcast(e.toF32(op.getWeight()), shape, {last});
   Value bias = e.broadcast(e.toF32(op.getBias()), shape, {last});
   Value y = e.add(e.mul(normal, weight), bias);
-  return {likeResult(e, y, op.getResult()), likeResult(e, m.mean, op.getMean()), likeResult(e, rstd, op.getRstd())};
+  return {e.castLike(y, op.getResult()), e.castLike(m.mean, op.getMean()), e.castLike(rstd, op.getRstd())};
 }
 
-Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e) {
+Values decomposeLayerNormGrad(ir::LayerNormGradOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getInput()), grad = e.toF32(op.getGrad());
   Dims shape = shapeOf(x);
   int64_t last = shape.size() - 1;
@@ -84,11 +82,11 @@ Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e) {
   Value gradInput = e.mul(rstd, e.sub(e.sub(weighted, spread(mean)), e.mul(normal, spread(slope))));
   auto leading = dimsExcept(shape.size(), {last});
   Value gradWeight = e.sum(e.mul(grad, normal), leading), gradBias = e.sum(grad, leading);
-  return {likeResult(e, gradInput, op.getGradInput()), likeResult(e, gradWeight, op.getGradWeight()),
-          likeResult(e, gradBias, op.getGradBias())};
+  return {e.castLike(gradInput, op.getGradInput()), e.castLike(gradWeight, op.getGradWeight()),
+          e.castLike(gradBias, op.getGradBias())};
 }
 
-Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e) {
+Values decomposeBatchNorm(ir::BatchNormOp op, GraphBuilder &e) {
   BatchView view(op);
   Value x = e.reshape(e.toF32(op.getInput()), view.shape);
   Moments m = moments(e, x, view.reduced);
@@ -97,11 +95,11 @@ Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e) {
   Value y = e.add(e.mul(normal, view.spreadChannel(e, e.toF32(op.getWeight()))),
                   view.spreadChannel(e, e.toF32(op.getBias())));
   y = e.reshape(y, shapeOf(op.getInput()));
-  return {likeResult(e, y, op.getResult()), likeResult(e, m.mean, op.getMean()),
-          likeResult(e, m.variance, op.getVariance())};
+  return {e.castLike(y, op.getResult()), e.castLike(m.mean, op.getMean()),
+          e.castLike(m.variance, op.getVariance())};
 }
 
-Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
+Values decomposeBatchNormGrad(ir::BatchNormGradOp op, GraphBuilder &e) {
   BatchView view(op);
   Value x = e.reshape(e.toF32(op.getInput()), view.shape), grad = e.reshape(e.toF32(op.getGrad()), view.shape);
   Value rstd = e.rsqrt(e.shift(e.toF32(op.getVariance()), op.getEps().convertToDouble()));
@@ -113,8 +111,8 @@ Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e) {
   Value weight = e.broadcastBack(e.toF32(op.getWeight()), shapeOf(rstd), view.groups);
   Value gradInput = e.reshape(e.mul(centred, view.spread(e, e.mul(rstd, weight))), shapeOf(op.getInput()));
   Value gradWeight = e.sum(sumSlope, view.groups), gradBias = e.sum(sumGrad, view.groups);
-  return {likeResult(e, gradInput, op.getGradInput()), likeResult(e, gradWeight, op.getGradWeight()),
-          likeResult(e, gradBias, op.getGradBias())};
+  return {e.castLike(gradInput, op.getGradInput()), e.castLike(gradWeight, op.getGradWeight()),
+          e.castLike(gradBias, op.getGradBias())};
 }
 
 } // namespace cleave::passes

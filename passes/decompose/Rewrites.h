@@ -1,25 +1,25 @@
 // The rewrites by subject. Each replaces one op. The emitter is positioned before the op and has its origin; the
 // returned values replace the op's results, in order, with the same types.
 #pragma once
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 
 namespace cleave::passes {
 
 using Values = llvm::SmallVector<mlir::Value, 3>;
 
 // Softmax.cpp
-Values decomposeSoftmax(ir::SoftmaxOp op, Emitter &e);
-Values decomposeLogSoftmax(ir::LogSoftmaxOp op, Emitter &e);
-Values decomposeCrossEntropy(ir::CrossEntropyOp op, Emitter &e);
-Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, Emitter &e);
-Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, Emitter &e);
+Values decomposeSoftmax(ir::SoftmaxOp op, GraphBuilder &e);
+Values decomposeLogSoftmax(ir::LogSoftmaxOp op, GraphBuilder &e);
+Values decomposeCrossEntropy(ir::CrossEntropyOp op, GraphBuilder &e);
+Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, GraphBuilder &e);
+Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, GraphBuilder &e);
 // Norm.cpp
-Values decomposeLayerNorm(ir::LayerNormOp op, Emitter &e);
-Values decomposeLayerNormGrad(ir::LayerNormGradOp op, Emitter &e);
-Values decomposeBatchNorm(ir::BatchNormOp op, Emitter &e);
-Values decomposeBatchNormGrad(ir::BatchNormGradOp op, Emitter &e);
+Values decomposeLayerNorm(ir::LayerNormOp op, GraphBuilder &e);
+Values decomposeLayerNormGrad(ir::LayerNormGradOp op, GraphBuilder &e);
+Values decomposeBatchNorm(ir::BatchNormOp op, GraphBuilder &e);
+Values decomposeBatchNormGrad(ir::BatchNormGradOp op, GraphBuilder &e);
 // Attention.cpp
-Values decomposeAttention(ir::AttentionOp op, Emitter &e);
-Values decomposeAttentionGrad(ir::AttentionGradOp op, Emitter &e);
+Values decomposeAttention(ir::AttentionOp op, GraphBuilder &e);
+Values decomposeAttentionGrad(ir::AttentionGradOp op, GraphBuilder &e);
 
 } // namespace cleave::passes

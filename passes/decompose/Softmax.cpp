@@ -14,64 +14,62 @@ struct Exponentials {
   Value max, sum;    // without the softmax dimension
 };
 
-Exponentials exponentials(Emitter &e, Value x, int64_t dim) {
+Exponentials exponentials(GraphBuilder &e, Value x, int64_t dim) {
   Value max = e.reduce(ir::ReduceKind::Max, x, {dim});
   Value shifted = e.sub(x, e.broadcastBack(max, shapeOf(x), {dim}));
   Value exponential = e.exp(shifted);
   return {shifted, exponential, max, e.sum(exponential, {dim})};
 }
 
-Value likeResult(Emitter &e, Value value, Value result) { return e.cast(value, tensorType(result).getElementType()); }
-
 /// [rows..., classes] i1: whether the class index equals the label.
-Value isLabel(Emitter &e, Value logits, Value labels) {
+Value isLabel(GraphBuilder &e, Value logits, Value labels) {
   Dims shape = shapeOf(logits);
   int64_t last = shape.size() - 1;
   return e.compare(Predicate::Eq, e.iota(shape, last), e.broadcastBack(labels, shape, {last}));
 }
 
 /// The logit of each row's label (f32), 0 if the label is ignored.
-Value labelLogit(Emitter &e, Value logits, Value labels) {
+Value labelLogit(GraphBuilder &e, Value logits, Value labels) {
   Value chosen = e.select(isLabel(e, logits, labels), logits, e.constantLike(logits, 0));
   return e.sum(chosen, {rankOf(logits) - 1});
 }
 
-Value counted(Emitter &e, Value labels) { return e.compare(Predicate::Ge, labels, 0.0); }
+Value counted(GraphBuilder &e, Value labels) { return e.compare(Predicate::Ge, labels, 0.0); }
 
 /// Sum over all rows that count.
-Value sumOfCounted(Emitter &e, Value rows, Value labels) {
+Value sumOfCounted(GraphBuilder &e, Value rows, Value labels) {
   Value kept = e.select(counted(e, labels), rows, e.constantLike(rows, 0));
   return e.sum(kept, dimsExcept(rankOf(rows)));
 }
 
 } // namespace
 
-Values decomposeSoftmax(ir::SoftmaxOp op, Emitter &e) {
+Values decomposeSoftmax(ir::SoftmaxOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getInput());
   int64_t dim = op.getDim();
   Exponentials parts = exponentials(e, x, dim);
   Value y = e.div(parts.exponential, e.broadcastBack(parts.sum, shapeOf(x), {dim}));
-  return {likeResult(e, y, op.getResult())};
+  return {e.castLike(y, op.getResult())};
 }
 
-Values decomposeLogSoftmax(ir::LogSoftmaxOp op, Emitter &e) {
+Values decomposeLogSoftmax(ir::LogSoftmaxOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getInput());
   int64_t dim = op.getDim();
   Exponentials parts = exponentials(e, x, dim);
   Value y = e.sub(parts.shifted, e.broadcastBack(e.log(parts.sum), shapeOf(x), {dim}));
-  return {likeResult(e, y, op.getResult())};
+  return {e.castLike(y, op.getResult())};
 }
 
-Values decomposeCrossEntropy(ir::CrossEntropyOp op, Emitter &e) {
+Values decomposeCrossEntropy(ir::CrossEntropyOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getLogits()), labels = op.getLabels();
   Exponentials parts = exponentials(e, x, rankOf(x) - 1);
   Value lse = e.add(parts.max, e.log(parts.sum));
   Value loss = sumOfCounted(e, e.sub(lse, labelLogit(e, x, labels)), labels);
   Value weight = e.sum(e.toF32(counted(e, labels)), dimsExcept(rankOf(labels)));
-  return {likeResult(e, loss, op.getLoss()), likeResult(e, weight, op.getWeight()), likeResult(e, lse, op.getLse())};
+  return {e.castLike(loss, op.getLoss()), e.castLike(weight, op.getWeight()), e.castLike(lse, op.getLse())};
 }
 
-Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, Emitter &e) {
+Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getLogits()), labels = op.getLabels(), lse = e.toF32(op.getLse());
   Dims shape = shapeOf(x);
   int64_t last = shape.size() - 1;
@@ -80,14 +78,14 @@ Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, Emitter &e) {
   Value grad = e.splat(e.toF32(op.getGrad()), shapeOf(labels));
   Value rows = e.select(counted(e, labels), grad, e.constantLike(grad, 0));
   Value result = e.mul(e.sub(probability, target), e.broadcastBack(rows, shape, {last}));
-  return {likeResult(e, result, op.getResult())};
+  return {e.castLike(result, op.getResult())};
 }
 
-Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, Emitter &e) {
+Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getLogits()), labels = op.getLabels();
   Value max = e.reduce(ir::ReduceKind::Max, x, {rankOf(x) - 1});
   Value largest = e.toF32(e.compare(Predicate::Ge, labelLogit(e, x, labels), max));
-  return {likeResult(e, sumOfCounted(e, largest, labels), op.getResult())};
+  return {e.castLike(sumOfCounted(e, largest, labels), op.getResult())};
 }
 
 } // namespace cleave::passes

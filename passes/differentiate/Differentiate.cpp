@@ -21,8 +21,8 @@ static int64_t stageIn(Operation *op) {
   return stage ? stage.getInt() : 0;
 }
 
-Emitter Adjoints::emitterOf(Value value, int64_t stage) const {
-  Emitter origin = e;
+GraphBuilder Adjoints::builderOf(Value value, int64_t stage) const {
+  GraphBuilder origin = e;
   if (Operation *producer = value.getDefiningOp())
     origin.setOrigin(producer);
   origin.setAttribute(ir::attr::phase, "backward");
@@ -38,7 +38,7 @@ void Adjoints::add(Value value, Value gradient) {
   if (from != stage && (isa<BlockArgument>(value) || stageIn(value.getDefiningOp()) != stage)) {
     Value &relay = relays[{gradient, stage}];
     if (!relay) {
-      Emitter origin = emitterOf(value, stage);
+      GraphBuilder origin = builderOf(value, stage);
       relay = origin.op<ir::ShardHintOp>(
           gradient.getType(), gradient,
           origin.builder().getStrArrayAttr(llvm::SmallVector<llvm::StringRef>(rankOf(gradient), llvm::StringRef())));
@@ -50,7 +50,7 @@ void Adjoints::add(Value value, Value gradient) {
   if (term == terms.end())
     terms.push_back({stage, gradient});
   else
-    term->sum = emitterOf(value, stage).add(term->sum, gradient);
+    term->sum = builderOf(value, stage).add(term->sum, gradient);
 }
 
 Value Adjoints::gradientOf(Value value) {
@@ -61,7 +61,7 @@ Value Adjoints::gradientOf(Value value) {
   const int64_t stage = value.getDefiningOp() ? stageIn(value.getDefiningOp()) : terms.back().stage;
   Value sum = terms.front().sum;
   for (const Term &term : llvm::drop_begin(terms))
-    sum = emitterOf(value, stage).add(sum, term.sum);
+    sum = builderOf(value, stage).add(sum, term.sum);
   terms = {{stage, sum}};
   return sum;
 }
@@ -134,7 +134,7 @@ void addWeights(ModuleOp module, func::FuncOp forward) {
   module.push_back(weights);
   keepResults(weights, resultsOf(weights, "weight"));
   weights.walk([&](ir::CrossEntropyOp op) {
-    Emitter e{OpBuilder(op)};
+    GraphBuilder e{OpBuilder(op)};
     e.setOrigin(op);
     op.getLogitsMutable().assign(e.constantLike(op.getLogits(), 0));
   });
@@ -202,7 +202,7 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
   llvm::SmallVector<Operation *> forward;
   for (Operation &op : function.front().without_terminator())
     forward.push_back(&op);
-  Emitter &e = adjoints.e;
+  GraphBuilder &e = adjoints.e;
   for (auto [i, result] : llvm::enumerate(resultsOf(function, "loss"))) {
     Value loss = function.front().getTerminator()->getOperand(result);
     if (!adjoints.needs(loss))

@@ -10,9 +10,13 @@ using mlir::Value;
 using Predicate = ir::Predicate;
 
 /// grad if the condition holds, otherwise zero.
-Value masked(Emitter &e, Value condition, Value grad) { return e.select(condition, grad, e.constantLike(grad, 0)); }
+Value masked(GraphBuilder &e, Value condition, Value grad) {
+  return e.select(condition, grad, e.constantLike(grad, 0));
+}
 /// Zero if the condition holds, otherwise (also if an operand of the condition is NaN) grad.
-Value maskedOut(Emitter &e, Value condition, Value grad) { return e.select(condition, e.constantLike(grad, 0), grad); }
+Value maskedOut(GraphBuilder &e, Value condition, Value grad) {
+  return e.select(condition, e.constantLike(grad, 0), grad);
+}
 
 void negRule(ir::NegOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.neg(g[0])); }
 
@@ -47,6 +51,21 @@ void cosRule(ir::CosOp op, Grads g, Adjoints &a) {
   a.add(op.getInput(), a.e.neg(a.e.mul(g[0], a.e.sin(op.getInput()))));
 }
 
+void tanRule(ir::TanOp op, Grads g, Adjoints &a) {
+  Value y = a.e.toF32(op.getResult());
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.shift(a.e.mul(y, y), 1)));
+}
+void sinhRule(ir::SinhOp op, Grads g, Adjoints &a) {
+  Value x = a.e.toF32(op.getInput()), twice = a.e.add(a.e.exp(x), a.e.exp(a.e.neg(x)));
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.scale(twice, 0.5)));
+}
+void log1pRule(ir::Log1pOp op, Grads g, Adjoints &a) {
+  a.addRounded(op.getInput(), a.e.div(a.e.toF32(g[0]), a.e.shift(a.e.toF32(op.getInput()), 1)));
+}
+void expm1Rule(ir::Expm1Op op, Grads g, Adjoints &a) {
+  a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.shift(a.e.toF32(op.getResult()), 1)));
+}
+
 void sigmoidRule(ir::SigmoidOp op, Grads g, Adjoints &a) {
   Value y = a.e.toF32(op.getResult());
   a.addRounded(op.getInput(), a.e.mul(a.e.toF32(g[0]), a.e.mul(y, a.e.sub(a.e.constantLike(y, 1), y))));
@@ -58,7 +77,7 @@ void reluRule(ir::ReluOp op, Grads g, Adjoints &a) {
 
 /// silu' = s (1 + x (1 - s)), s = sigmoid(x)
 void siluRule(ir::SiluOp op, Grads g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value x = e.toF32(op.getInput()), s = e.sigmoid(x), one = e.constantLike(x, 1);
   Value slope = e.mul(s, e.add(one, e.mul(x, e.sub(one, s))));
   a.addRounded(op.getInput(), e.mul(e.toF32(g[0]), slope));
@@ -90,7 +109,7 @@ void divRule(ir::DivOp op, Grads g, Adjoints &a) {
 
 /// The selected operand receives the gradient; if both are equal, each receives half; if one is NaN, each receives all.
 void chooseRule(Predicate loses, Value x, Value y, Value g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value shared = e.select(e.compare(Predicate::Eq, x, y), e.scale(g, 0.5), g);
   a.contribute(x, [&] { return maskedOut(e, e.compare(loses, x, y), shared); });
   a.contribute(y, [&] { return maskedOut(e, e.compare(loses, y, x), shared); });
@@ -100,7 +119,7 @@ void minRule(ir::MinOp op, Grads g, Adjoints &a) { chooseRule(Predicate::Gt, op.
 
 /// d x^y = y x^(y-1) dx (0 where y = 0) + x^y log(x) dy (0 where x = 0 and y >= 0)
 void powRule(ir::PowOp op, Grads g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
   if (a.needs(op.getLhs())) {
     Value slope = e.mul(y, e.pow(x, e.shift(y, -1)));
@@ -113,6 +132,30 @@ void powRule(ir::PowOp op, Grads g, Adjoints &a) {
   }
 }
 
+/// d (x - y n) = dx - n dy, where n = floor(x / y)
+void remainderRule(ir::RemainderOp op, Grads g, Adjoints &a) {
+  GraphBuilder &e = a.e;
+  a.contribute(op.getLhs(), [&] { return g[0]; });
+  if (a.needs(op.getRhs())) {
+    Value x = e.toF32(op.getLhs()), y = e.toF32(op.getRhs()), zero = e.compare(Predicate::Eq, y, 0);
+    Value n = e.round(e.div(e.sub(x, e.toF32(op.getResult())), y));
+    n = e.select(zero, e.div(x, y), n);
+    a.addRounded(op.getRhs(), e.neg(e.mul(e.toF32(g[0]), n)));
+  }
+}
+
+/// d atan2(y, x) = (x dy - y dx) / (x^2 + y^2)
+void atan2Rule(ir::Atan2Op op, Grads g, Adjoints &a) {
+  GraphBuilder &e = a.e;
+  Value y = e.toF32(op.getLhs()), x = e.toF32(op.getRhs()), grad = e.toF32(g[0]);
+  Value square = e.add(e.mul(x, x), e.mul(y, y)), one = e.constantLike(square, 1);
+  Value inverse = maskedOut(e, e.compare(Predicate::Eq, square, 0), e.div(one, square)); // as in PyTorch
+  if (a.needs(op.getLhs()))
+    a.addRounded(op.getLhs(), e.mul(e.mul(grad, x), inverse));
+  if (a.needs(op.getRhs()))
+    a.addRounded(op.getRhs(), e.neg(e.mul(e.mul(grad, y), inverse)));
+}
+
 void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
   Value zero = a.e.constantLike(g[0], 0);
   a.contribute(op.getOnTrue(), [&] { return a.e.select(op.getCondition(), g[0], zero); });
@@ -120,7 +163,7 @@ void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
 }
 
 void castRule(ir::CastOp op, Grads g, Adjoints &a) {
-  a.add(op.getInput(), a.e.cast(g[0], tensorType(op.getInput()).getElementType()));
+  a.add(op.getInput(), a.e.castLike(g[0], op.getInput()));
 }
 
 void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput(), g[0]); }
@@ -130,10 +173,12 @@ void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput
 void addElementwiseRules(RuleTable &table) {
   table.on(negRule), table.on(absRule), table.on(expRule), table.on(logRule), table.on(sqrtRule), table.on(rsqrtRule);
   table.on(tanhRule), table.on(erfRule), table.on(sinRule), table.on(cosRule), table.on(sigmoidRule);
+  table.on(tanRule), table.on(sinhRule), table.on(log1pRule), table.on(expm1Rule);
   table.on(reluRule), table.on(siluRule), table.on(geluRule);
   table.on(addRule), table.on(subRule), table.on(mulRule), table.on(divRule);
-  table.on(maxRule), table.on(minRule), table.on(powRule);
+  table.on(maxRule), table.on(minRule), table.on(powRule), table.on(remainderRule), table.on(atan2Rule);
   table.on(selectRule), table.on(castRule), table.on(shardHintRule);
+  table.stop<ir::FloorOp>(), table.stop<ir::CeilOp>(), table.stop<ir::RoundOp>();
   table.stop<ir::CompareOp>(), table.stop<ir::IotaOp>(), table.stop<ir::ConstantOp>();
   table.stop<ir::RandomUniformOp>(), table.stop<ir::DetachOp>();
 }

@@ -6,23 +6,23 @@ namespace {
 using mlir::Value;
 
 /// For c = op(a) op(b) with equal ranks and c's gradient gc: the gradient of a.
-Value gradientOfA(Emitter &e, Value gc, Value b, bool transA, bool transB) {
+Value gradientOfA(GraphBuilder &e, Value gc, Value b, bool transA, bool transB) {
   return transA ? e.matmul(b, gc, transB, true) : e.matmul(gc, b, false, !transB);
 }
 /// The gradient of b.
-Value gradientOfB(Emitter &e, Value gc, Value a, bool transA, bool transB) {
+Value gradientOfB(GraphBuilder &e, Value gc, Value a, bool transA, bool transB) {
   return transB ? e.matmul(gc, a, true, transA) : e.matmul(a, gc, !transA, false);
 }
 
 /// Merges all leading dimensions.
-Value flattenRows(Emitter &e, Value x) {
+Value flattenRows(GraphBuilder &e, Value x) {
   Dims shape = shapeOf(x);
   return e.reshape(x, {product(shape.drop_back()), shape.back()});
 }
 
 /// If b has rank 2, the rows of all of a's matrices are merged, so b's gradient is one matrix product.
 void matmulRule(ir::MatmulOp op, Grads g, Adjoints &adjoints) {
-  Emitter &e = adjoints.e;
+  GraphBuilder &e = adjoints.e;
   Value a = op.getA(), b = op.getB();
   bool shared = rankOf(a) != rankOf(b), transA = op.getTransA(), transB = op.getTransB();
   adjoints.contribute(a, [&] { return gradientOfA(e, g[0], b, transA, transB); });

@@ -6,7 +6,7 @@ namespace {
 using mlir::Value;
 
 /// Sum along `dim`, repeated to x's shape.
-Value sumAlong(Emitter &e, Value x, int64_t dim) { return e.broadcastBack(e.sum(x, {dim}), shapeOf(x), {dim}); }
+Value sumAlong(GraphBuilder &e, Value x, int64_t dim) { return e.broadcastBack(e.sum(x, {dim}), shapeOf(x), {dim}); }
 
 /// y (g - sum(g y))
 void softmaxRule(ir::SoftmaxOp op, Grads g, Adjoints &a) {

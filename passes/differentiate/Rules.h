@@ -1,6 +1,6 @@
 // One gradient rule per op, in a table filled by Elementwise.cpp, Shape.cpp, LinearAlgebra.cpp and NormAndLoss.cpp.
 #pragma once
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -17,7 +17,7 @@ public:
   Adjoints(mlir::OpBuilder builder, llvm::DenseSet<mlir::Value> active) : e(builder), active(std::move(active)) {}
 
   /// Emits ops of the current rule.
-  Emitter e;
+  GraphBuilder e;
 
   /// Whether a trainable parameter needs the gradient with respect to `value`.
   bool needs(mlir::Value value) const { return active.contains(value); }
@@ -26,7 +26,7 @@ public:
   /// Adds a gradient computed in f32, rounded once to the value's type. A formula of several steps in a half type would
   /// round each step (1 - y * y near y = 1 would lose all digits). Get the operands by `e.toF32`.
   void addRounded(mlir::Value value, mlir::Value gradient) {
-    add(value, e.cast(gradient, tensorType(value).getElementType()));
+    add(value, e.castLike(gradient, value));
   }
   /// Adds the result of `make` if the gradient of `value` is needed.
   template <class Make> void contribute(mlir::Value value, Make make) {
@@ -42,7 +42,7 @@ private:
     mlir::Value sum;
   };
   /// An emitter with the attributes of the op that defines `value`, in `stage`.
-  Emitter emitterOf(mlir::Value value, int64_t stage) const;
+  GraphBuilder builderOf(mlir::Value value, int64_t stage) const;
 
   llvm::DenseSet<mlir::Value> active;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Term, 1>> gradients; ///< by stage, in the order of arrival

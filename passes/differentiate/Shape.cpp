@@ -12,7 +12,7 @@ void broadcastRule(ir::BroadcastOp op, Grads g, Adjoints &a) {
 /// A sum passes its gradient to every element; a max or min to the elements equal to the result, in equal shares. If
 /// the result is NaN, no element equals it, and the gradient of all is infinity * 0 = NaN.
 void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
-  Emitter &e = a.e;
+  GraphBuilder &e = a.e;
   Value x = op.getInput();
   Dims shape = shapeOf(x), dropped = op.getDims();
   if (op.getKind() == ir::ReduceKind::Sum)
@@ -21,7 +21,7 @@ void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   Value count = e.sum(e.toF32(chosen), dropped); // half types cannot count beyond 256 or 2048
   Value shared = e.cast(e.div(e.toF32(g[0]), count), tensorType(x).getElementType());
   Value share = e.broadcastBack(shared, shape, dropped);
-  a.add(x, e.mul(share, e.cast(chosen, tensorType(share).getElementType())));
+  a.add(x, e.mul(share, e.castLike(chosen, share)));
 }
 
 void reshapeRule(ir::ReshapeOp op, Grads g, Adjoints &a) {

@@ -1,7 +1,7 @@
 // Steps for distribution: collectives, messages, and slices of this rank's share.
 #include "ir/dist/Dist.h"
 #include "passes/export/Segment.h"
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

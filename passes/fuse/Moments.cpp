@@ -1,7 +1,7 @@
 // Computes sums of squared differences from the mean in the same pass over memory as the mean.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Rewrites.h"
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 
 #include <cmath>
 
@@ -60,7 +60,7 @@ bool readsAgain(Variance v) {
 void shift(Variance v) {
   ir::ReduceOp op = v.squares;
   mlir::Operation *mean = v.mean.getDefiningOp();
-  Emitter e{mlir::OpBuilder(mean)};
+  GraphBuilder e{mlir::OpBuilder(mean)};
   llvm::SmallVector<mlir::NamedAttribute> marks; // without its sharding, which does not apply to intermediate values
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::path), llvm::StringRef(ir::attr::phase)})
     if (mlir::Attribute mark = op->getAttr(name))

@@ -4,8 +4,8 @@
 #include "passes/layout/Layout.h"
 
 #include "ir/Phase.h"
-#include "passes/rewrite/Emitter.h"
 #include "passes/rewrite/ThrowingPass.h"
+#include "passes/rewrite/Values.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -47,7 +47,7 @@ public:
 
 private:
   func::FuncOp function;
-  Emitter e;
+  GraphBuilder e;
   DenseMap<Value, Value> last; // keyed by the value in the old layout
 
   static bool hasRank4(Value value) { return rankOf(value) == 4; }

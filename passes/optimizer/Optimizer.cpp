@@ -4,8 +4,8 @@
 #include "ir/Phase.h"
 #include "passes/optimizer/Settings.h"
 #include "passes/precision/LossScale.h"
-#include "passes/rewrite/Emitter.h"
 #include "passes/rewrite/ThrowingPass.h"
+#include "passes/rewrite/Values.h"
 #include "runtime/base/Error.h"
 
 #include <cmath>
@@ -102,7 +102,7 @@ private:
 
   ModuleOp module;
   func::FuncOp train;
-  Emitter e;
+  GraphBuilder e;
   OptimizerSettings settings;
   std::optional<LossScale> lossScale;
   std::vector<Parameter> parameters;

@@ -7,8 +7,8 @@
 #include "ir/Phase.h"
 #include "ir/graph/Marks.h"
 #include "passes/precision/LossScale.h"
-#include "passes/rewrite/Emitter.h"
 #include "passes/rewrite/ThrowingPass.h"
+#include "passes/rewrite/Values.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -51,7 +51,7 @@ private:
   func::FuncOp function;
   Type half, single;
   int64_t level;
-  Emitter e;
+  GraphBuilder e;
   DenseMap<Value, Claim> claims; // of f32 values
   DenseSet<Operation *> summed;  // arithmetic that only delicate ops use
   std::map<std::pair<const void *, const void *>, Value> casts;
@@ -138,10 +138,7 @@ private:
   static bool isProduct(Operation *op) {
     return isa<ir::MatmulOp, ir::Conv2dOp, ir::Conv2dInputGradOp, ir::AttentionOp>(op);
   }
-  /// Ops that lose accuracy in half precision: sums of many terms, and functions that amplify small differences.
-  static bool isDelicate(Operation *op) {
-    return isa<ir::ReduceOp, ir::SoftmaxOp, ir::LogSoftmaxOp, ir::ExpOp, ir::LogOp, ir::PowOp, ir::RsqrtOp>(op);
-  }
+  static bool isDelicate(Operation *op) { return op->hasTrait<ir::Delicate>(); }
   /// Arithmetic that only delicate ops use, such as the squares of a norm. A half type would round values that are
   /// summed in f32 anyway, and fp16 would overflow at 256 squared.
   bool onlySummed(Operation *op) {

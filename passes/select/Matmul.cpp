@@ -1,5 +1,5 @@
 // Selects matrix products: the memory from which operands are read and to which the result is written, with strides.
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 #include "passes/select/Selection.h"
 
 using namespace mlir;

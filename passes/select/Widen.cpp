@@ -3,7 +3,7 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "ir/library/Epilogues.h"
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 #include "passes/select/Select.h"
 
 using namespace mlir;
@@ -21,14 +21,14 @@ static void dropShardings(Operation *op) {
 }
 
 /// Adds the bias to the product's f32 result and rounds the sum.
-static void addBeforeRounding(ir::AddOp add, Value product, Value rounded, Emitter &e) {
+static void addBeforeRounding(ir::AddOp add, Value product, Value rounded, GraphBuilder &e) {
   e.setOrigin(add);
   e.builder().setInsertionPoint(add);
   Value bias = e.toF32(add.getLhs() == rounded ? add.getRhs() : add.getLhs());
   Value sum = e.add(product, bias);
   dropShardings(bias.getDefiningOp());
   dropShardings(sum.getDefiningOp());
-  add.getResult().replaceAllUsesWith(e.cast(sum, tensorType(add.getResult()).getElementType()));
+  add.getResult().replaceAllUsesWith(e.castLike(sum, add.getResult()));
   add.erase();
   rounded.getDefiningOp()->erase();
 }
@@ -40,7 +40,7 @@ void widenLibraryOps(func::FuncOp function, llvm::function_ref<bool(Type)> suppo
       ops.push_back(op);
   });
   OpBuilder builder(function.getContext());
-  Emitter e(builder);
+  GraphBuilder e(builder);
   Type single = builder.getF32Type();
   auto lacks = [&](Value value) { return isFloat(value) && !supported(tensorType(value).getElementType()); };
   for (Operation *op : ops) {

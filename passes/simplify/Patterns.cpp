@@ -1,5 +1,5 @@
 // Algebraic rewrites that involve more than one op. Rewrites of single ops are folders and canonicalisers in ir/graph.
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 #include "passes/simplify/Simplify.h"
 
 using namespace mlir;
@@ -8,8 +8,8 @@ namespace cleave::passes {
 namespace {
 
 /// An emitter before `op` that reports to the rewriter.
-Emitter emitterAt(Operation *op, PatternRewriter &rewriter) {
-  Emitter e{OpBuilder(op, rewriter.getListener())};
+GraphBuilder builderAt(Operation *op, PatternRewriter &rewriter) {
+  GraphBuilder e{OpBuilder(op, rewriter.getListener())};
   e.setOrigin(op);
   return e;
 }
@@ -57,7 +57,7 @@ struct ReduceOfBroadcast : OpRewritePattern<ir::ReduceOp> {
       else
         kept.push_back(place - remaining.begin());
     }
-    Emitter e = emitterAt(op, rewriter);
+    GraphBuilder e = builderAt(op, rewriter);
     Value value = e.reduce(op.getKind(), broadcast.getInput(), reduced);
     if (op.getKind() == ir::ReduceKind::Sum)
       value = e.scale(value, repeats);
@@ -77,7 +77,7 @@ struct ReduceOfSplat : OpRewritePattern<ir::ReduceOp> {
     for (int64_t dim : op.getDims())
       repeats *= shapeOf(op.getInput())[dim];
     double result = op.getKind() == ir::ReduceKind::Sum ? *value * repeats : *value;
-    rewriter.replaceOp(op, emitterAt(op, rewriter).constantLike(op.getResult(), result));
+    rewriter.replaceOp(op, builderAt(op, rewriter).constantLike(op.getResult(), result));
     return success();
   }
 };
@@ -115,7 +115,7 @@ struct AddOfNeg : OpRewritePattern<ir::AddOp> {
     }
     if (!neg)
       return failure();
-    rewriter.replaceOp(op, emitterAt(op, rewriter).sub(kept, neg.getInput()));
+    rewriter.replaceOp(op, builderAt(op, rewriter).sub(kept, neg.getInput()));
     return success();
   }
 };
@@ -127,7 +127,7 @@ struct SubOfNeg : OpRewritePattern<ir::SubOp> {
     auto neg = op.getRhs().getDefiningOp<ir::NegOp>();
     if (!neg)
       return failure();
-    rewriter.replaceOp(op, emitterAt(op, rewriter).add(op.getLhs(), neg.getInput()));
+    rewriter.replaceOp(op, builderAt(op, rewriter).add(op.getLhs(), neg.getInput()));
     return success();
   }
 };

@@ -1,5 +1,5 @@
 // Common subexpressions and dead ops. Unlike MLIR's pass, which compares all attributes, this ignores the module path.
-#include "passes/rewrite/Emitter.h"
+#include "passes/rewrite/Values.h"
 #include "passes/simplify/Simplify.h"
 
 #include "llvm/ADT/Hashing.h"

@@ -9,10 +9,10 @@
 
 namespace cleave {
 
-static constexpr const char *names[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
+static constexpr const char *targetNames[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
                                         "sm_80",  "sm_90",     "sm_100",    "emulated"};
 
-std::string Target::text() const { return names[static_cast<size_t>(arch)]; }
+std::string Target::text() const { return targetNames[static_cast<size_t>(arch)]; }
 
 bool Target::runsHere() const {
   __builtin_cpu_init();
@@ -35,8 +35,8 @@ bool Target::runsHere() const {
 }
 
 std::optional<Target> Target::named(const std::string &text) {
-  for (size_t i = 0; i < std::size(names); ++i)
-    if (text == names[i])
+  for (size_t i = 0; i < std::size(targetNames); ++i)
+    if (text == targetNames[i])
       return Target(static_cast<Arch>(i));
   return std::nullopt;
 }

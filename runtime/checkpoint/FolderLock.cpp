@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr const char *formatName = "cleave-lock";
+constexpr const char *lockFormat = "cleave-lock";
 
 /// A process's state from /proc/PID/stat.
 struct ProcessState {
@@ -83,7 +83,7 @@ struct Owner {
 
 std::string print(const Owner &owner) {
   const nlohmann::ordered_json json{
-      {"format", formatName},     {"version", 1},        {"run", owner.run},     {"host", owner.host},
+      {"format", lockFormat},     {"version", 1},        {"run", owner.run},     {"host", owner.host},
       {"machine", owner.machine}, {"pid", owner.pid},    {"start", owner.start}, {"since", owner.since},
       {"ended", owner.ended},     {"after", owner.after}};
   return jsonText(json, 1) + "\n";
@@ -93,7 +93,7 @@ Owner parseOwner(const std::string &file) {
   const auto wrong = [&] { return environmentError(fmt::format("{}: is not a Cleave lock of version 1", file)); };
   const auto json = parseJson(readTextFile(file, Status::Environment, 1 << 20), file);
   try {
-    if (json.at("format") != formatName || json.at("version") != 1)
+    if (json.at("format") != lockFormat || json.at("version") != 1)
       throw wrong();
     const Owner owner{
         json.at("run"), json.at("host"),  json.at("machine"), json.at("since"),

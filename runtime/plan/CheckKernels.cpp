@@ -12,15 +12,10 @@
 
 namespace cleave::check {
 
-using steps::isCuda;
-using steps::outputsOf;
-
 namespace {
 
-std::string_view text(const flatbuffers::String *value) { return value ? value->string_view() : std::string_view(); }
-
 std::string declarationProblem(const plan::KernelInfo &kernel) {
-  if (length(kernel.arguments()) == 0 || outputsOf(kernel) == 0)
+  if (length(kernel.arguments()) == 0 || steps::outputsOf(kernel) == 0)
     return "it does not declare what it writes";
   bool written = false;
   for (uint32_t i = 0; i < length(kernel.arguments()); ++i) {
@@ -116,13 +111,13 @@ private:
 void checkCode(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T6");
   const std::span<const uint8_t> code = bytesOf(plan.code());
-  if (!std::ranges::equal(codeHash(code, text(plan.ptx())), bytesOf(plan.code_hash())))
+  if (!std::ranges::equal(codeHash(code, viewOf(plan.ptx())), bytesOf(plan.code_hash())))
     return report.add("code: its {} bytes are not those that the kernels were declared with", code.size());
   if (code.empty())
     return;
   constexpr uint16_t cubin = 190;
   Elf elf(code);
-  const bool gpu = isCuda(plan) && text(plan.target()) != "emulated";
+  const bool gpu = steps::isCuda(plan) && viewOf(plan.target()) != "emulated";
   if (std::string problem = elf.problem(gpu ? cubin : uint16_t{EM_X86_64}); !problem.empty())
     return report.add("code: {}", problem);
   const std::set<std::string> functions = elf.functions();
@@ -138,9 +133,9 @@ void checkKernels(const plan::Plan &plan, Report &report) {
   std::map<std::string_view, uint32_t> symbols;
   for (uint32_t k = 0; k < length(plan.kernels()); ++k) {
     const plan::KernelInfo &kernel = *plan.kernels()->Get(k);
-    if (text(kernel.symbol()).empty())
+    if (viewOf(kernel.symbol()).empty())
       report.add("kernel {}: it has no symbol", k);
-    else if (auto [found, fresh] = symbols.emplace(text(kernel.symbol()), k); !fresh)
+    else if (auto [found, fresh] = symbols.emplace(viewOf(kernel.symbol()), k); !fresh)
       report.add("kernel {}: its symbol '{}' is that of kernel {}", k, kernel.symbol()->str(), found->second);
     else if (std::string problem = declarationProblem(kernel); !problem.empty())
       report.add("kernel {}: {}", k, problem);

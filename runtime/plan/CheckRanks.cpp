@@ -4,6 +4,7 @@
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Text.h"
 
 #include <algorithm>
 #include <map>
@@ -13,8 +14,6 @@
 namespace cleave::check {
 
 namespace {
-
-std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 uint64_t checkMesh(const plan::Plan &plan, Report &report) {
   Rule rule(report, "T1");

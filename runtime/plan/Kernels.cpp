@@ -2,6 +2,7 @@
 #include "runtime/plan/Kernels.h"
 
 #include "runtime/base/Sha256.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 namespace cleave {
@@ -36,14 +37,12 @@ struct Hash {
   }
 };
 
-std::string_view text(const flatbuffers::String *s) { return s ? s->string_view() : std::string_view(); }
-
 } // namespace
 
 uint64_t kernelSignature(const plan::KernelInfo &kernel) {
   Hash hash;
-  hash.text(text(kernel.symbol()));
-  hash.text(text(kernel.source()));
+  hash.text(viewOf(kernel.symbol()));
+  hash.text(viewOf(kernel.source()));
   hash.number(kernel.arguments() ? kernel.arguments()->size() : 0);
   if (kernel.arguments())
     for (const plan::KernelArgument *a : *kernel.arguments())

@@ -85,7 +85,7 @@ std::vector<uint8_t> pack(const std::shared_ptr<const NonFinite> &found) {
   return bytes;
 }
 
-std::optional<NonFinite> unpack(const std::vector<uint8_t> &bytes) {
+std::optional<NonFinite> nonFiniteFrom(const std::vector<uint8_t> &bytes) {
   std::array<int64_t, 5> order{};
   if (bytes.size() < sizeof order)
     return std::nullopt;
@@ -98,7 +98,7 @@ std::optional<NonFinite> unpack(const std::vector<uint8_t> &bytes) {
 std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFinite> &mine) {
   std::optional<NonFinite> first;
   for (const std::vector<uint8_t> &bytes : world.gather(pack(mine)))
-    if (const auto one = unpack(bytes); one && (!first || *one < *first))
+    if (const auto one = nonFiniteFrom(bytes); one && (!first || *one < *first))
       first = one;
   return first;
 }

@@ -6,6 +6,7 @@
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/steps/Communication.h"
 #include "runtime/session/Progress.h"
 
@@ -18,8 +19,6 @@
 
 namespace cleave {
 namespace {
-
-std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 const plan::Program &programAt(const plan::Plan &plan, uint32_t rank) {
   return *plan.programs()->Get(plan.ranks()->Get(rank)->program());

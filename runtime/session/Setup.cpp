@@ -6,6 +6,7 @@
 #include "runtime/data/UserData.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Report.h"
@@ -17,8 +18,6 @@
 #include <unistd.h>
 
 namespace cleave {
-
-static std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom, DataNeeds needs) {
   OpenedData data;

@@ -59,7 +59,7 @@ struct Received {
   double shift = 0; ///< added to the times of the events
 };
 
-Received unpack(const std::vector<uint8_t> &packed) {
+Received traceFrom(const std::vector<uint8_t> &packed) {
   Received one;
   if (packed.size() < sizeof one.header)
     throw std::logic_error("a rank's trace is too short");
@@ -116,7 +116,7 @@ void writeTrace(const std::string &file, const Executor &executor, World &world)
     return;
   std::vector<Received> ranks;
   for (const auto &packed : gathered)
-    ranks.push_back(unpack(packed));
+    ranks.push_back(traceFrom(packed));
   align(ranks);
   const std::string model = executor.plan.model() ? executor.plan.model()->str() : "model";
   TraceFile out(file);

@@ -57,12 +57,29 @@ void addPointwise(Functions &f) {
   f["detach"] = [](In i) { return i.x * detach(i.x); };
   f["sin"] = [](In i) { return sin(i.x); };
   f["cos"] = [](In i) { return cos(i.x); };
+  f["tan"] = [](In i) { return tan(i.x); };
+  f["sinh"] = f["sinh_wide"] = [](In i) { return sinh(i.x); };
+  f["log1p"] = f["log1p_wide"] = [](In i) { return log1p(i.x); };
+  f["expm1"] = f["expm1_wide"] = [](In i) { return expm1(i.x); };
+  f["floor"] = [](In i) { return floor(i.x); };
+  f["ceil"] = [](In i) { return ceil(i.x); };
+  f["round"] = [](In i) { return round(i.x); };
+  f["remainder"] = f["remainder_signs"] = [](In i) { return remainder(i.x, i.y); };
+  f["atan2"] = [](In i) { return atan2(i.y, i.x); };
+  f["isinf"] = [](In i) { return number(isinf(i.x)); };
+  f["isfinite"] = [](In i) { return number(isfinite(i.x)); };
   f["sign"] = [](In i) { return sign(i.x); };
   f["softplus"] = [](In i) { return softplus(i.x); };
   f["softplus_beta"] = [](In i) { return softplus(i.x, 2.5); };
   f["leakyRelu"] = [](In i) { return leakyRelu(i.x, 0.2); };
   f["leakyRelu_at_zero"] = [](In i) { return leakyRelu(i.x); };
   f["elu"] = [](In i) { return elu(i.x); };
+  f["selu"] = f["selu_wide"] = [](In i) { return selu(i.x); };
+  f["relu6"] = f["relu6_wide"] = [](In i) { return relu6(i.x); };
+  f["hardSwish"] = f["hardSwish_wide"] = [](In i) { return hardSwish(i.x); };
+  f["mish"] = [](In i) { return mish(i.x); };
+  f["logSigmoid"] = [](In i) { return logSigmoid(i.x); };
+  f["prelu"] = f["prelu_one"] = [](In i) { return prelu(i.x, i.y); };
   f["elu_alpha"] = [](In i) { return elu(i.x, 0.5); };
 }
 
@@ -197,6 +214,16 @@ bool isSmooth(const std::string &name) {
                                             "softplus",
                                             "var_all",
                                             "leakyRelu_at_zero",
+                                            "sinh_wide",
+                                            "log1p_wide",
+                                            "expm1_wide",
+                                            "selu_wide",
+                                            "relu6_wide",
+                                            "hardSwish_wide",
+                                            "floor",
+                                            "ceil",
+                                            "round",
+                                            "remainder_signs",
                                             "argmax",
                                             "sort_stable",
                                             "sort_ties",

@@ -76,12 +76,36 @@ def pointwise():
     Case("detach", {"x": X}, lambda x: x * x.detach())
     Case("sin", {"x": (X, -40.0, 40.0)}, lambda x: torch.sin(x))
     Case("cos", {"x": (X, -40.0, 40.0)}, lambda x: torch.cos(x))
+    Case("tan", {"x": (X, -1.4, 1.4)}, lambda x: torch.tan(x))
+    for name in ["sinh", "expm1"]:
+        Case(name, {"x": X}, lambda x, fn=getattr(torch, name): fn(x))
+    Case("log1p", {"x": (X, -0.9, 3.0)}, lambda x: torch.log1p(x))
+    Case("sinh_wide", {"x": torch.tensor([-80.0, -3.0, -1e-4, 1e-6, 0.5, 9.0, 80.0])}, lambda x: torch.sinh(x))
+    Case("log1p_wide", {"x": torch.tensor([-0.999, -1e-4, 1e-6, 0.5, 9.0, 1e10])}, lambda x: torch.log1p(x))
+    Case("expm1_wide", {"x": torch.tensor([-80.0, -3.0, -1e-4, 1e-6, 0.5, 9.0, 80.0])}, lambda x: torch.expm1(x))
+    halves = torch.tensor([-2.5, -1.5, -0.75, -0.5, 0.0, 0.5, 1.5, 2.5, 8388609.0])
+    for name in ["floor", "ceil", "round"]:
+        Case(name, {"x": halves}, lambda x, fn=getattr(torch, name): fn(x))
+    Case("remainder", {"x": ([4, 5], -4.0, 4.0), "y": ([5], 0.9, 2.0)}, lambda x, y: torch.remainder(x, y))
+    Case("remainder_signs", {"x": torch.tensor([7.0, 7.0, -7.0, -7.0, 6.0, -6.0, 1e9]),
+                             "y": torch.tensor([3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 0.7])}, lambda x, y: torch.remainder(x, y))
+    Case("atan2", {"y": [4, 5], "x": [5]}, lambda x, y: torch.atan2(y, x))
+    Case("isinf", {"x": ODD}, lambda x: torch.isinf(x))
+    Case("isfinite", {"x": ODD}, lambda x: torch.isfinite(x))
     Case("sign", {"x": torch.tensor([-2.0, -0.0, 0.0, 1e-30, 3.0])}, lambda x: torch.sign(x) + 0 * x)
     Case("softplus", {"x": torch.tensor([-90.0, -20.0, -3.0, -0.5, 0.0, 1e-4, 2.0, 15.0, 90.0])}, lambda x: F.softplus(x))
     Case("softplus_beta", {"x": X}, lambda x: F.softplus(x, beta=2.5))
     Case("leakyRelu", {"x": X}, lambda x: F.leaky_relu(x, 0.2))
     Case("leakyRelu_at_zero", {"x": torch.tensor([-1.0, 0.0, 2.0])}, lambda x: F.leaky_relu(x))
     Case("elu", {"x": torch.tensor([-60.0, -3.0, -1e-4, 0.0, 1e-4, 2.0, 60.0])}, lambda x: F.elu(x))
+    wide = torch.tensor([-90.0, -20.0, -3.0, -1.5, -1e-4, 0.0, 1e-4, 1.5, 3.0, 6.0, 90.0])
+    for name, fn in [("selu", F.selu), ("relu6", F.relu6), ("hardSwish", F.hardswish)]:
+        Case(name, {"x": (X, -5.0, 8.0)}, lambda x, fn=fn: fn(x))
+        Case(f"{name}_wide", {"x": wide}, lambda x, fn=fn: fn(x))
+    Case("mish", {"x": wide}, lambda x: F.mish(x))
+    Case("logSigmoid", {"x": wide}, lambda x: F.logsigmoid(x))
+    Case("prelu", {"x": [2, 3, 4], "y": [3]}, lambda x, y: F.prelu(x, y))
+    Case("prelu_one", {"x": [2, 3, 4], "y": [1]}, lambda x, y: F.prelu(x, y))
     Case("elu_alpha", {"x": X}, lambda x: F.elu(x, 0.5))
 
 

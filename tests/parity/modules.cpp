@@ -45,15 +45,6 @@ struct Root : Module {
   }
 };
 
-/// The boolean mask x > 0.
-Tensor positive(Tensor x) {
-  Trace &trace = Trace::current("positive", Where::current());
-  return tensorOf(trace
-                      .make<ir::CompareOp>(Where::current(), ir::Predicate::Gt, valueOf(x),
-                                           trace.splat(Where::current(), typeOf(x), 0))
-                      .getResult());
-}
-
 Tensor flat(const std::vector<Tensor> &tensors) {
   std::vector<Tensor> rows;
   for (Tensor tensor : tensors)
@@ -72,6 +63,8 @@ Body normCase(const std::string &name, Root &r) {
     return [&, &norm = r.make<InstanceNorm2d>("norm", 4, GroupNormOptions{})] { return norm(r["x"]); };
   if (name == "instance_norm_plain")
     return [&, &norm = r.make<InstanceNorm2d>("norm", 4)] { return norm(r["x"]); };
+  if (name == "prelu")
+    return [&, &prelu = r.make<PReLU>("prelu", 4)] { return prelu(r["x"]); };
   return {};
 }
 
@@ -82,7 +75,7 @@ Body attentionCase(const std::string &name, Root &r) {
   if (name == "attention_float_mask" || name == "attention_grouped_mask")
     return [&, attend] { return attend({.mask = r["m"]}); };
   if (name == "attention_bool_mask" || name == "attention_hidden_rows")
-    return [&, attend] { return attend({.mask = positive(r["m"])}); };
+    return [&, attend] { return attend({.mask = r["m"] > 0}); };
   if (name == "attention_causal_mask")
     return [&, attend] {
       return attend({.causal = true, .scale = 0.3, .mask = r["m"], .alignment = CausalAlignment::LowerRight});

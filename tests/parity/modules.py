@@ -42,6 +42,7 @@ def norms():
     Case("instance_norm", affine,
          lambda t: F.instance_norm(t["x"], None, None, t["norm.weight"], t["norm.bias"], True, 0.1, 1e-5))
     Case("instance_norm_plain", {"x": ([2, 4, 2, 3], -1.0, 3.0)}, lambda t: F.instance_norm(t["x"]))
+    Case("prelu", {"x": [2, 4, 3], "prelu.weight": ([4], 0.1, 0.6)}, lambda t: F.prelu(t["x"], t["prelu.weight"]))
 
 
 def rotate_half(x):

@@ -1,7 +1,7 @@
 // Compares every function of the DSL and its gradient with PyTorch's at special values: NaN, infinities, zeros, large
 // and tiny numbers, ties (goldens/special.json, made by make_goldens.py from special.py). The interpreter, and the
 // compiled kernels of the fused function, must agree with PyTorch, unless docs/dsl.md has a row with the reason.
-#include "frontend/trace/Trace.h"
+#include "frontend/trace/Compose.h"
 #include "ir/graph/Graph.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
@@ -67,6 +67,17 @@ void addElementwise(Functions &f) {
   f["clamp:lower"] = [](In i) { return clamp(i.x, 0, inf); };
   f["clamp:tensor"] = [](In i) { return clamp(i.x, i.y, inf); };
   f["detach"] = [](In i) { return i.x * detach(i.x); };
+  f["remainder"] = [](In i) { return remainder(i.x, i.y); };
+  f["atan2"] = [](In i) { return atan2(i.x, i.y); };
+  f["isinf"] = [](In i) { return number(isinf(i.x)); };
+  f["isfinite"] = [](In i) { return number(isfinite(i.x)); };
+  f["tan"] = [](In i) { return tan(i.x); };
+  f["sinh"] = [](In i) { return sinh(i.x); };
+  f["log1p"] = [](In i) { return log1p(i.x); };
+  f["expm1"] = [](In i) { return expm1(i.x); };
+  f["floor"] = [](In i) { return floor(i.x); };
+  f["ceil"] = [](In i) { return ceil(i.x); };
+  f["round"] = [](In i) { return round(i.x); };
   f["exp"] = [](In i) { return exp(i.x); };
   f["log"] = [](In i) { return log(i.x); };
   f["sqrt"] = [](In i) { return sqrt(i.x); };
@@ -86,6 +97,12 @@ void addElementwise(Functions &f) {
   f["softplus"] = [](In i) { return softplus(i.x); };
   f["leakyRelu"] = [](In i) { return leakyRelu(i.x); };
   f["elu"] = [](In i) { return elu(i.x); };
+  f["selu"] = [](In i) { return selu(i.x); };
+  f["relu6"] = [](In i) { return relu6(i.x); };
+  f["hardSwish"] = [](In i) { return hardSwish(i.x); };
+  f["mish"] = [](In i) { return mish(i.x); };
+  f["logSigmoid"] = [](In i) { return logSigmoid(i.x); };
+  f["prelu"] = [](In i) { return prelu(i.x, i.y); };
   f["cast"] = [](In i) { return number(cast(i.x, DType::BF16)); };
   f["softmax"] = [](In i) { return softmax(i.x); };
   f["logSoftmax"] = [](In i) { return logSoftmax(i.x); };
@@ -171,9 +188,9 @@ void addPictures(Functions &f) {
 
 void addNorms(Functions &f) {
   f["batchNorm2d"] = [](In i) { // without running statistics, which need a module
-    return tensorOf(Trace::current("batchNorm2d", Where::current())
-                        .make<ir::BatchNormOp>(Where::current(), valueOf(i.x), valueOf(i.w), valueOf(i.b),
-                                               llvm::APFloat(1e-5), uint64_t{0}, false)
+    return tensorOf(Ops("batchNorm2d", Where::current())
+                        .op<ir::BatchNormOp>(valueOf(i.x), valueOf(i.w), valueOf(i.b), llvm::APFloat(1e-5), uint64_t{0},
+                                             false)
                         .getResult());
   };
   f["layerNorm"] = [](In i) { return layerNorm(i.x, i.w, i.b); };

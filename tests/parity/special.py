@@ -106,7 +106,12 @@ def elementwise():
     unary("clamp:lower", lambda x: x.clamp(min=0.0))
     binary("clamp:tensor", lambda x, y: torch.clamp(x, min=y))
     unary("detach", lambda x: x * x.detach())
-    for name in ["exp", "log", "sqrt", "rsqrt", "abs", "erf", "sin", "cos", "relu", "tanh", "sigmoid"]:
+    binary("remainder", torch.remainder)
+    binary("atan2", torch.atan2)
+    unary("isinf", torch.isinf)
+    unary("isfinite", torch.isfinite)
+    for name in ["exp", "log", "sqrt", "rsqrt", "abs", "erf", "sin", "cos", "tan", "sinh", "log1p", "expm1", "floor", "ceil",
+                 "round", "relu", "tanh", "sigmoid"]:
         unary(name, getattr(torch, name))
     unary("rsqrt:sign", lambda x: (torch.rsqrt(x) < 0) + 0 * x.detach().nan_to_num(0, 0, 0))
     unary("sign", torch.sign)
@@ -116,6 +121,12 @@ def elementwise():
     unary("softplus", F.softplus)
     unary("leakyRelu", F.leaky_relu)
     unary("elu", F.elu)
+    unary("selu", F.selu)
+    unary("relu6", F.relu6)
+    unary("hardSwish", F.hardswish)
+    unary("mish", F.mish)
+    unary("logSigmoid", F.logsigmoid)
+    over("prelu", F.prelu, [2, 4], y=[4])
     unary("cast", lambda x: x.to(torch.bfloat16).to(torch.float32))
     over("softmax", lambda x: x.softmax(-1), [2, 4])
     over("logSoftmax", lambda x: x.log_softmax(-1), [2, 4])

@@ -73,6 +73,20 @@ bool drawDetach(Drawing &d, const OpKind &self) {
   return kept >= 0 && other >= 0 && d.add(d.chance.one(0.5) ? "mul" : "sub", {other, kept}) >= 0;
 }
 
+/// f(tanh(x))
+bool drawOnUnit(Drawing &d, const OpKind &self) {
+  const int x = d.pick();
+  return x >= 0 && d.add(self.name, {d.add("tanh", {x})}) >= 0;
+}
+
+bool drawPow(Drawing &d, const OpKind &self) {
+  const int x = d.pick();
+  if (x < 0)
+    return false;
+  const int a = d.add("abs", {x}), b = d.add("addNumber", {a}, {}, {0.5});
+  return d.add(self.name, {b}, {}, {d.chance.of<double>({0.5, 1.5, -1, 2})}) >= 0;
+}
+
 bool drawSlope(Drawing &d, const OpKind &self) {
   const int x = d.pick();
   return x >= 0 && d.add(self.name, {x}, {}, {d.chance.of<double>({0.2, 0.5, 1.5})}) >= 0;
@@ -408,10 +422,22 @@ std::vector<OpKind> functionKinds() {
   // Functions.
   op({"sin", 1, false, "sin($0)", [](const Call &c) { return cleave::sin(c.in[0]); }, drawUnary});
   op({"cos", 1, false, "cos($0)", [](const Call &c) { return cleave::cos(c.in[0]); }, drawUnary});
+  op({"expm1", 0.5, false, "expm1($0)", [](const Call &c) { return expm1(c.in[0]); }, drawOnUnit});
+  op({"sinh", 0.5, false, "sinh($0)", [](const Call &c) { return sinh(c.in[0]); }, drawOnUnit});
+  op({"tan", 0.5, false, "tan($0)", [](const Call &c) { return cleave::tan(c.in[0]); }, drawOnUnit});
+  op({"floor", 0.4, true, "floor($0)", [](const Call &c) { return floor(c.in[0]); }, drawUnary});
+  op({"ceil", 0.4, true, "ceil($0)", [](const Call &c) { return ceil(c.in[0]); }, drawUnary});
+  op({"round", 0.4, true, "round($0)", [](const Call &c) { return round(c.in[0]); }, drawUnary});
+  op({"pow", 0.7, false, "pow($0, $r0)", [](const Call &c) { return pow(c.in[0], c.r(0)); }, drawPow});
   op({"sign", 0.5, true, "sign($0)", [](const Call &c) { return sign(c.in[0]); }, drawUnary});
   op({"softplus", 0.7, false, "softplus($0, $r0)", [](const Call &c) { return softplus(c.in[0], c.r(0)); }, drawSlope});
   op({"leakyRelu", 1, false, "leakyRelu($0, $r0)", [](const Call &c) { return leakyRelu(c.in[0], c.r(0)); }, drawSlope});
   op({"elu", 0.7, false, "elu($0, $r0)", [](const Call &c) { return elu(c.in[0], c.r(0)); }, drawSlope});
+  op({"selu", 0.5, false, "selu($0)", [](const Call &c) { return selu(c.in[0]); }, drawUnary});
+  op({"relu6", 0.5, true, "relu6($0)", [](const Call &c) { return relu6(c.in[0]); }, drawUnary});
+  op({"hardSwish", 0.5, false, "hardSwish($0)", [](const Call &c) { return hardSwish(c.in[0]); }, drawUnary});
+  op({"mish", 0.5, false, "mish($0)", [](const Call &c) { return mish(c.in[0]); }, drawUnary});
+  op({"logSigmoid", 0.5, false, "logSigmoid($0)", [](const Call &c) { return logSigmoid(c.in[0]); }, drawUnary});
   // Created tensors.
   op({"constant", 1, true, "constant($I, $R)",
       [](const Call &c) {

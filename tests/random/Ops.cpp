@@ -100,14 +100,6 @@ bool drawOnSmall(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {d.add("minimumNumber", {x}, {}, {1})}) >= 0;
 }
 
-bool drawPow(Drawing &d, const OpKind &self) {
-  const int x = d.pick();
-  if (x < 0)
-    return false;
-  const int a = d.add("abs", {x}), b = d.add("addNumber", {a}, {}, {0.5});
-  return d.add(self.name, {b}, {}, {d.chance.of<double>({0.5, 1.5, -1, 2})}) >= 0;
-}
-
 bool drawBinary(Drawing &d, const OpKind &self) {
   const int x = d.pick(), y = x < 0 ? -1 : secondOperand(d, x);
   if (y < 0)
@@ -124,11 +116,11 @@ bool drawResidual(Drawing &d, const OpKind &) {
   return y >= 0 && d.add("add", {x, y}) >= 0;
 }
 
-bool drawDivide(Drawing &d, const OpKind &) {
+bool drawDivide(Drawing &d, const OpKind &self) {
   const int x = d.pick(), y = x < 0 ? -1 : secondOperand(d, x);
   if (y < 0)
     return false;
-  return d.add("divide", {x, d.add("addNumber", {d.add("abs", {y})}, {}, {1})}) >= 0;
+  return d.add(self.name, {x, d.add("addNumber", {d.add("abs", {y})}, {}, {1})}) >= 0;
 }
 
 bool drawNumber(Drawing &d, const OpKind &self) {
@@ -655,7 +647,9 @@ std::vector<OpKind> makeKinds() {
   op({"log", 0.7, false, "log($0)", [](const Call &c) { return log(c.in[0]); }, drawOnPositive});
   op({"sqrt", 0.7, false, "sqrt($0)", [](const Call &c) { return sqrt(c.in[0]); }, drawOnPositive});
   op({"rsqrt", 0.7, false, "rsqrt($0)", [](const Call &c) { return rsqrt(c.in[0]); }, drawOnPositive});
-  op({"pow", 0.7, false, "pow($0, $r0)", [](const Call &c) { return pow(c.in[0], c.r(0)); }, drawPow});
+  op({"log1p", 0.5, false, "log1p($0)", [](const Call &c) { return log1p(c.in[0]); }, drawOnPositive});
+  op({"atan2", 0.5, false, "atan2($0, $1)", [](const Call &c) { return atan2(c.in[0], c.in[1]); }, drawDivide});
+  op({"remainder", 0.4, false, "remainder($0, $1)", [](const Call &c) { return remainder(c.in[0], c.in[1]); }, drawDivide});
   op({"add", 4, true, "$0 + $1", [](const Call &c) { return c.in[0] + c.in[1]; }, drawBinary});
   op({"residual", 4, true, "", nullptr, drawResidual});
   op({"sub", 2, true, "$0 - $1", [](const Call &c) { return c.in[0] - c.in[1]; }, drawBinary});

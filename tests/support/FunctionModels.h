@@ -16,11 +16,15 @@ inline std::function<Tensor(Tensor)> functionMark = [](Tensor x) { return x; };
 struct PointwiseModel : Module {
   Linear in{*this, "in", 12, 8}, out{*this, "out", 8, 5};
   Parameter limit{*this, "limit", {8}, init::constant(0.3)};
+  PReLU slope{*this, "slope", 8};
   Tensor forward(Tensor image) {
     Tensor h = functionMark(in(flatten(image, 1)));
     Tensor mask = logicalOr(logicalAnd(h > 0.1, h < 0.9), logicalNot(h >= -0.5));
     Tensor y = where(mask, sin(3 * h), 2 * cos(h)) + maskedFill(softplus(h, 2), h <= 0, 0.5);
     y += clamp(h, -0.3, limit) * detach(elu(h)) + leakyRelu(h) * sign(h) + where(isnan(h), 0, h);
+    y += atan2(h, 1 + abs(h)) * log1p(abs(h)) + expm1(-abs(h)) * sinh(0.1 * h) + cleave::tan(0.1 * tanh(h));
+    y += 0.1 * (floor(h) + ceil(2 * h) - round(3 * h)) + remainder(h, 1 + abs(limit)) * where(isfinite(h), 0.1, 0);
+    y += selu(h) + relu6(4 * h) - hardSwish(3 * h) + mish(h) * logSigmoid(h) + slope(where(isinf(h), 0, h));
     y = functionMark(y) * constant({8}, {1, 2, 0.5, -1, 0.25, 1, 1, 3}) + arange(0, 1, 0.125);
     y += 0.1 * cleave::rand({y.size(0), 8}) + 0.1 * randn({8}) + cast(eq(h, h), DType::F32);
     Tensor square = tril(matmul(transpose(y, 0, 1), y)) + triu(full({8, 8}, 0.125), 1); // across samples

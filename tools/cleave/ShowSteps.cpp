@@ -1,4 +1,5 @@
 // The listing of `cleave show --steps`: what every program does, step by step.
+#include "runtime/plan/Text.h"
 #include "runtime/plan/steps/Kernels.h"
 #include "runtime/session/Progress.h"
 #include "tools/cleave/Commands.h"
@@ -13,8 +14,6 @@ namespace cleave::tool {
 namespace {
 
 using Out = std::back_insert_iterator<std::string>;
-
-std::string text(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 /// Shape as "[4, 8]".
 std::string shapeText(const flatbuffers::Vector<int64_t> *shape) {

@@ -541,7 +541,7 @@ std::unique_ptr<Op> emptyProduct(const plan::Matmul &op, const Problem &p, SlotS
   return made;
 }
 
-Problem describe(const plan::Matmul &op, SlotScope &scope) {
+Problem problemOf(const plan::Matmul &op, SlotScope &scope) {
   Problem p;
   p.shape = matmulShape(op);
   const plan::View *aView = p.shape.exchanged ? op.b() : op.a(), *bView = p.shape.exchanged ? op.a() : op.b();
@@ -576,7 +576,7 @@ std::unique_ptr<Op> CublasLt::product(const plan::Step &step, SlotScope &scope, 
                                       const Queue &queue, OwnKernels &kernels, Tuning &tuning,
                                       const StepOptions &options, size_t &workspace) {
   const plan::Matmul &op = *step.op_as_Matmul();
-  const Problem p = describe(op, scope);
+  const Problem p = problemOf(op, scope);
   if (p.shape.batches() * p.shape.m * p.shape.n * p.shape.k == 0)
     return emptyProduct(op, p, scope, queue, kernels);
   auto made = std::make_unique<ProductOp>(p, *functions, queue, options.tf32);

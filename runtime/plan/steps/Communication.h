@@ -37,7 +37,7 @@ inline std::string axesProblem(const plan::Collective &op, const Context &c) {
   const auto *along = c.rank ? c.plan.groups()->Get(c.rank->groups()->Get(op.group()))->axis() : nullptr;
   return !c.rank || (along && along->string_view() == axes)
              ? ""
-             : fmt::format("over '{}', group {} of the rank is along '{}'", axes, op.group(), nameOf(along));
+             : fmt::format("over '{}', group {} of the rank is along '{}'", axes, op.group(), cleave::text(along));
 }
 
 inline Defect problem(const plan::Collective &op, const Context &c) {

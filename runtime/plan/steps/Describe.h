@@ -1,5 +1,6 @@
 // Helpers of the descriptions: reporting accesses, comparing types and views.
 #pragma once
+#include "runtime/plan/Text.h"
 #include "runtime/plan/steps/Steps.h"
 
 #include <algorithm>
@@ -171,8 +172,6 @@ inline std::string biasText(int32_t bias) { return bias >= 0 ? fmt::format(" bia
 inline std::string epilogueText(plan::Epilogue epilogue) {
   return epilogue == plan::Epilogue::None ? "" : fmt::format(" epilogue {}", EnumNameEpilogue(epilogue));
 }
-
-inline std::string nameOf(const flatbuffers::String *value) { return value ? value->str() : std::string(); }
 
 constexpr uint64_t usualWorkspace = uint64_t{32} << 20; // NVIDIA's recommendation for cuBLASLt on Hopper
 

@@ -50,7 +50,7 @@ inline std::string opsText(const plan::KernelInfo &info) {
 /// Compares a call with its kernel's declaration.
 inline std::string callProblem(const plan::Kernel &call, const Context &c, bool batch) {
   const plan::KernelInfo &kernel = *c.plan.kernels()->Get(call.kernel());
-  const std::string name = nameOf(kernel.symbol());
+  const std::string name = cleave::text(kernel.symbol());
   if (kernel.batch() != batch)
     return fmt::format("kernel {} must {}be in batch form here", call.kernel(), batch ? "" : "not ");
   if (call.outputs() > length(call.args()))
@@ -113,7 +113,7 @@ inline OnGpu onGpu(const plan::Kernel &) { return {}; }
 
 inline std::string text(const plan::Kernel &op, const plan::Plan &plan) {
   const plan::KernelInfo &info = *plan.kernels()->Get(op.kernel());
-  return fmt::format("kernel {}({}) {}{}", nameOf(info.symbol()), argumentsText(op),
+  return fmt::format("kernel {}({}) {}{}", cleave::text(info.symbol()), argumentsText(op),
                      info.threads() ? launchText(info, op.blocks())
                                     : fmt::format("over {} by {}", op.extent(), op.grain()),
                      opsText(info));
@@ -173,8 +173,8 @@ inline std::string text(const plan::KernelBatch &op, const plan::Plan &plan) {
   uint64_t blocks = 0;
   for (const plan::Kernel *call : *op.calls())
     blocks += call->blocks();
-  return fmt::format("kernel {} of {} calls, {}{}", nameOf(info.symbol()), op.calls()->size(), launchText(info, blocks),
-                     opsText(info));
+  return fmt::format("kernel {} of {} calls, {}{}", cleave::text(info.symbol()), op.calls()->size(),
+                     launchText(info, blocks), opsText(info));
 }
 
 } // namespace cleave::steps

@@ -1,6 +1,29 @@
 // Elementwise ops, constants and indices print as they are read.
 // RUN: cleave-opt %s > %t && cleave-opt %t | diff %t - && FileCheck %s < %t
 
+// CHECK-LABEL: func.func @functions
+func.func @functions(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK: cleave.floor %{{.*}} : tensor<2x3xf32>
+  %0 = cleave.floor %x : tensor<2x3xf32>
+  // CHECK: cleave.ceil %{{.*}} : tensor<2x3xf32>
+  %1 = cleave.ceil %0 : tensor<2x3xf32>
+  // CHECK: cleave.round %{{.*}} : tensor<2x3xf32>
+  %2 = cleave.round %1 : tensor<2x3xf32>
+  // CHECK: cleave.log1p %{{.*}} : tensor<2x3xf32>
+  %3 = cleave.log1p %2 : tensor<2x3xf32>
+  // CHECK: cleave.expm1 %{{.*}} : tensor<2x3xf32>
+  %4 = cleave.expm1 %3 : tensor<2x3xf32>
+  // CHECK: cleave.tan %{{.*}} : tensor<2x3xf32>
+  %5 = cleave.tan %4 : tensor<2x3xf32>
+  // CHECK: cleave.sinh %{{.*}} : tensor<2x3xf32>
+  %6 = cleave.sinh %5 : tensor<2x3xf32>
+  // CHECK: cleave.remainder %{{.*}}, %{{.*}} : tensor<2x3xf32>
+  %7 = cleave.remainder %6, %x : tensor<2x3xf32>
+  // CHECK: cleave.atan2 %{{.*}}, %{{.*}} : tensor<2x3xf32>
+  %8 = cleave.atan2 %7, %x : tensor<2x3xf32>
+  return %8 : tensor<2x3xf32>
+}
+
 // CHECK-LABEL: func.func @unary
 func.func @unary(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   // CHECK: cleave.neg %{{.*}} : tensor<2x3xf32>

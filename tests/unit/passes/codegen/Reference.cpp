@@ -155,70 +155,39 @@ double gelu(double x, bool tanhForm) {
                   : 0.5 * x * std::erfc(-x * 0.70710678118654752);
 }
 
-double scalarOp(const Node &n, const double *x) {
+/// What the ops' definitions say; `more` points to all operands.
+double scalarOp(const Node &n, const double *more) {
+  const double x = more[0], y = more[n.operands.size() > 1];
+  if (n.kind == NodeKind::Div && !isFloat(n.type))
+    return std::trunc(x / y);
   switch (n.kind) {
-  case NodeKind::Neg:
-    return -x[0];
-  case NodeKind::Abs:
-    return std::fabs(x[0]);
-  case NodeKind::Exp:
-    return std::exp(x[0]);
-  case NodeKind::Log:
-    return std::log(x[0]);
-  case NodeKind::Sqrt:
-    return std::sqrt(x[0]);
-  case NodeKind::Rsqrt:
-    return 1 / std::sqrt(x[0]);
-  case NodeKind::Tanh:
-    return std::tanh(x[0]);
-  case NodeKind::Erf:
-    return std::erf(x[0]);
-  case NodeKind::Sin:
-    return std::sin(x[0]);
-  case NodeKind::Cos:
-    return std::cos(x[0]);
-  case NodeKind::Sigmoid:
-    return 1 / (1 + std::exp(-x[0]));
-  case NodeKind::Relu:
-    return x[0] < 0 ? 0 : x[0];
-  case NodeKind::Silu:
-    return x[0] / (1 + std::exp(-x[0]));
+#define CLEAVE_UNARY(Name, mnemonic, exact, code, value)                                                               \
+  case NodeKind::Name:                                                                                                 \
+    return value;
+#define CLEAVE_BINARY CLEAVE_UNARY
+#include "ir/graph/GraphElementwise.inc"
   case NodeKind::Gelu:
-    return gelu(x[0], n.tanh);
+    return gelu(x, n.tanh);
   case NodeKind::GeluGrad:
-    return x[0] * (gelu(x[1] + 1e-4, n.tanh) - gelu(x[1] - 1e-4, n.tanh)) / 2e-4;
+    return x * (gelu(y + 1e-4, n.tanh) - gelu(y - 1e-4, n.tanh)) / 2e-4;
   case NodeKind::Cast:
-    return isFloat(n.type) ? x[0] : n.type == DType::I1 ? x[0] != 0 : std::trunc(x[0]);
-  case NodeKind::Add:
-    return x[0] + x[1];
-  case NodeKind::Sub:
-    return x[0] - x[1];
-  case NodeKind::Mul:
-    return x[0] * x[1];
-  case NodeKind::Div:
-    return isFloat(n.type) ? x[0] / x[1] : std::trunc(x[0] / x[1]);
-  case NodeKind::Max:
-    return larger(x[0], x[1]);
-  case NodeKind::Min:
-    return -larger(-x[0], -x[1]);
-  case NodeKind::Pow:
-    return std::pow(x[0], x[1]);
+    return isFloat(n.type) ? x : n.type == DType::I1 ? x != 0 : std::trunc(x);
   case NodeKind::Select:
-    return x[0] != 0 ? x[1] : x[2];
+    return x != 0 ? y : more[2];
   case NodeKind::Compare:
     switch (n.relation) {
     case Predicate::Eq:
-      return x[0] == x[1];
+      return x == y;
     case Predicate::Ne:
-      return x[0] != x[1];
+      return x != y;
     case Predicate::Lt:
-      return x[0] < x[1];
+      return x < y;
     case Predicate::Le:
-      return x[0] <= x[1];
+      return x <= y;
     case Predicate::Gt:
-      return x[0] > x[1];
+      return x > y;
     case Predicate::Ge:
-      return x[0] >= x[1];
+      return x >= y;
     }
     [[fallthrough]];
   default:

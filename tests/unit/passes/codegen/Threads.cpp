@@ -218,6 +218,15 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
            {NodeKind::Tanh, {-inf, -1e-20, 0, 1e-6, 0.5, 20, inf, nan}, {-1, -1e-20, 0, 1e-6, 0.46211716, 1, 1, nan}},
            {NodeKind::Sin, {-inf, -1e4, 1e-6, 0.5, 1e4, nan}, {nan, 0.30561439, 1e-6, 0.47942554, -0.30561439, nan}},
            {NodeKind::Cos, {inf, -1e4, 0, 0.5, 1e4, nan}, {nan, -0.95215537, 1, 0.87758256, -0.95215537, nan}},
+           {NodeKind::Tan, {1e-6, 0.5, -1.5, nan}, {1e-6, 0.54630249, -14.1014199, nan}},
+           {NodeKind::Sinh,
+            {-inf, -89, -1e-6, 0, 0.5, 45, 89.3, inf, nan},
+            {-inf, -2.2448063e38, -1e-6, 0, 0.52109531, 1.7467136e19, 3.0301862e38, inf, nan}},
+           {NodeKind::Expm1,
+            {-inf, -30, -1e-6, 0, 0.5, 45, 88.7, inf, nan},
+            {-1, -1, -1e-6, 0, 0.64872127, 3.4934271e19, 3.32597685e38, inf, nan}},
+           {NodeKind::Log1p, {-2, -1, -1e-6, 0, 1e-6, 2, 1e30, inf, nan}, {nan, -inf, -1e-6, 0, 1e-6, 1.0986123, 69.077553, inf, nan}},
+           {NodeKind::Round, {-1.5, -0.5, 0.5, 2.5, 8388609, inf, nan}, {-2, 0, 0, 2, 8388609, inf, nan}},
            {NodeKind::Rsqrt, {0, 4, 1e30, inf, nan}, {inf, 0.5, 1e-15, 0, nan}}}) {
     INFO(nodeName(e.kind));
     GraphMaker m;

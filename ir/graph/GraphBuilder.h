@@ -9,27 +9,16 @@
 
 #include <optional>
 
-namespace cleave::passes {
+namespace cleave::ir {
 
 using Dims = llvm::ArrayRef<int64_t>;
-
-using ir::rankOf;
-using ir::shapeOf;
-using ir::tensorType;
 /// 0, 1, ..., count - 1, except those listed.
 llvm::SmallVector<int64_t> dimsExcept(int64_t count, Dims excluded = {});
-/// Product of sizes.
-int64_t product(Dims sizes);
-/// Whether a value is a floating-point tensor.
-bool isFloat(mlir::Value value);
-/// "file.cpp:12:5: ", or "" if the location has no file.
-std::string locationText(mlir::Location location);
-/// A string attribute of an op or argument, "" if missing.
-llvm::StringRef textAttr(mlir::Operation *op, llvm::StringRef name);
 
-class Emitter {
+class GraphBuilder {
 public:
-  explicit Emitter(mlir::OpBuilder builder);
+  explicit GraphBuilder(mlir::OpBuilder builder);
+  virtual ~GraphBuilder() = default;
 
   /// Sets the origin to `op`'s location and discardable attributes.
   void setOrigin(mlir::Operation *op);
@@ -46,27 +35,26 @@ public:
   /// no attributes. For blocks that repeat a few ops for thousands of tensors.
   void shareSplats(mlir::Location location);
 
-  /// Creates any op: e.op<ir::MatmulOp>(a, b, false, true).
+  /// Creates any op: e.op<MatmulOp>(a, b, false, true).
   template <class Op, class... Args> Op op(Args &&...args) {
     Op made = Op::create(b, location, std::forward<Args>(args)...);
-    stamp(made);
+    created(made);
     return made;
   }
 
-  // Elementwise: the result has the operand's type.
-  mlir::Value neg(mlir::Value x), exp(mlir::Value x), log(mlir::Value x), sqrt(mlir::Value x), rsqrt(mlir::Value x),
-      tanh(mlir::Value x), sin(mlir::Value x), cos(mlir::Value x), sigmoid(mlir::Value x);
-  mlir::Value add(mlir::Value x, mlir::Value y), sub(mlir::Value x, mlir::Value y), mul(mlir::Value x, mlir::Value y),
-      div(mlir::Value x, mlir::Value y), max(mlir::Value x, mlir::Value y), min(mlir::Value x, mlir::Value y),
-      pow(mlir::Value x, mlir::Value y);
+  // The unary and binary elementwise ops by their names: neg, exp, add, mul, ...
+#define CLEAVE_UNARY(Name, mnemonic, ...) mlir::Value mnemonic(mlir::Value x);
+#define CLEAVE_BINARY(Name, mnemonic, ...) mlir::Value mnemonic(mlir::Value x, mlir::Value y);
+#include "ir/graph/GraphElementwise.inc"
   /// x * factor, x + term.
   mlir::Value scale(mlir::Value x, double factor), shift(mlir::Value x, double term);
-  mlir::Value compare(ir::Predicate predicate, mlir::Value x, mlir::Value y);
+  mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y);
   /// Comparison with a constant.
-  mlir::Value compare(ir::Predicate predicate, mlir::Value x, double y);
+  mlir::Value compare(Predicate predicate, mlir::Value x, double y);
   mlir::Value select(mlir::Value condition, mlir::Value onTrue, mlir::Value onFalse);
   /// Converts the element type; returns `x` if it has that type.
   mlir::Value cast(mlir::Value x, mlir::Type elementType);
+  mlir::Value castLike(mlir::Value x, mlir::Value like) { return cast(x, tensorType(like).getElementType()); }
   mlir::Value toF32(mlir::Value x) { return cast(x, b.getF32Type()); }
 
   /// A splat of `type` (integers are truncated).
@@ -81,10 +69,14 @@ public:
   mlir::Value broadcastBack(mlir::Value x, Dims shape, Dims dropped);
   /// Broadcasts a tensor of rank 0 to `shape`.
   mlir::Value splat(mlir::Value scalar, Dims shape);
-  mlir::Value reduce(ir::ReduceKind kind, mlir::Value x, Dims dims);
-  mlir::Value sum(mlir::Value x, Dims dims) { return reduce(ir::ReduceKind::Sum, x, dims); }
+  mlir::Value reduce(ReduceKind kind, mlir::Value x, Dims dims);
+  mlir::Value sum(mlir::Value x, Dims dims) { return reduce(ReduceKind::Sum, x, dims); }
   mlir::Value reshape(mlir::Value x, Dims shape);
-  mlir::Value matmul(mlir::Value x, mlir::Value y, bool transA, bool transB);
+  mlir::Value matmul(mlir::Value x, mlir::Value y, bool transA = false, bool transB = false);
+
+protected:
+  /// Gives a new op the origin's attributes.
+  virtual void created(mlir::Operation *op);
 
 private:
   struct SharedSplats {
@@ -96,11 +88,10 @@ private:
   };
 
   template <class Op, class... Args> mlir::Value makeShared(mlir::Operation *after, Args &&...args);
-  void stamp(mlir::Operation *op);
   mlir::OpBuilder b;
   mlir::Location location;
   llvm::SmallVector<mlir::NamedAttribute> attributes;
   std::optional<SharedSplats> shared;
 };
 
-} // namespace cleave::passes
+} // namespace cleave::ir

@@ -1,0 +1,40 @@
+# Compiles all files of a folder as one, because each file spends most of its compile time on the same templates of libraries: the
+# whole takes a third of the time. Names in anonymous namespaces must therefore be unique within a folder.
+#
+# cleave_unity(TARGET) changes the sources of TARGET, of which those with own properties stay as they are. Call it last. With
+# -DCLEAVE_UNITY=OFF every file is compiled alone, for editors and to find missing includes.
+option(CLEAVE_UNITY "compile the files of a folder together" ON)
+
+function(cleave_unity target)
+  if(NOT CLEAVE_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  set(folders "")
+  set(rest "")
+  foreach(source ${sources})
+    set(alone FALSE)
+    foreach(property COMPILE_DEFINITIONS COMPILE_OPTIONS OBJECT_DEPENDS SKIP_UNITY_BUILD_INCLUSION)
+      get_source_file_property(value ${source} ${property})
+      if(value)
+        set(alone TRUE)
+      endif()
+    endforeach()
+    if(alone OR NOT source MATCHES "[.]cpp$" OR source MATCHES "^${PROJECT_BINARY_DIR}/")
+      list(APPEND rest ${source})
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    cmake_path(GET path PARENT_PATH folder)
+    list(APPEND folders ${folder})
+    string(APPEND includes_${folder} "#include \"${path}\"\n") # relative, so that ccache finds the objects of other clones
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    set(made ${PROJECT_BINARY_DIR}/unity/${target}/${folder}.cpp)
+    file(CONFIGURE OUTPUT ${made} CONTENT "${includes_${folder}}" @ONLY)
+    list(APPEND rest ${made})
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${rest}")
+endfunction()
