@@ -4,7 +4,7 @@
 #include "frontend/program/StoredOptions.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"

@@ -4,6 +4,7 @@
 #include "frontend/program/Options.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/ParseNumber.h"
@@ -14,8 +15,7 @@
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
-#include "runtime/session/Progress.h"
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -253,7 +253,7 @@ static void writeText(const std::string &path, const std::string &text) {
 static void printPlan(const std::string &path, bool json) {
   const auto plan = PlanFile::load(path);
   if (json) {
-    std::puts(toJson(reportPlan(*plan)).c_str());
+    std::puts(toJson(summaryOf(*plan)).c_str());
     return;
   }
   std::puts(fmt::format("{}: plan {} for {}, {} bytes", path, plan->hash().substr(0, 6),

@@ -3,6 +3,7 @@
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
 #include "ir/graph/Marks.h"
+#include "runtime/base/Counted.h"
 
 #include <fmt/format.h>
 #include <numeric>

@@ -4,7 +4,7 @@
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/plan/Backend.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/plan_generated.h"
 

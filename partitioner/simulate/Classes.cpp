@@ -4,7 +4,7 @@
 
 #include "partitioner/cost/Constants.h"
 #include "runtime/base/Error.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

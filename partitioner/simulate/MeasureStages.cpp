@@ -6,7 +6,7 @@
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/plan/Backend.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "partitioner/simulate/Memory.h"
 
 #include "partitioner/cost/Constants.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"

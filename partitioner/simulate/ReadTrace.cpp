@@ -3,7 +3,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/RankWalk.h"
 #include "runtime/plan/Backend.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

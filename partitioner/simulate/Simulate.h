@@ -50,7 +50,7 @@ struct SimulateOptions {
   bool timeline = false;
 };
 
-/// `plan` has passed the checks of its structure (runtime/plan/Check.h). Throws userError if it does not fit the
+/// `plan` has passed the checks of its structure (runtime/plan/check/Check.h). Throws userError if it does not fit the
 /// cluster, environmentError if ranks would wait forever for messages or collectives.
 Simulation simulate(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options = {});
 

@@ -2,7 +2,7 @@
 #include "partitioner/simulate/Trace.h"
 
 #include "runtime/base/TraceFile.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/library/Library.h"
 #include "passes/export/ProgramBuilder.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

@@ -4,7 +4,7 @@
 // times.
 #pragma once
 #include "runtime/executor/Resolved.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <compare>
 #include <optional>

@@ -1,8 +1,8 @@
 // Walks over the fields of a plan by the declarations of its schema.
 #include "runtime/plan/Fields.h"
 
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Vector clocks of streams, and the last accesses of every byte of the arena.
 #include "runtime/plan/Streams.h"
 
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
 // Ranks as threads or processes, and the main function of programs.
 #include "runtime/session/Launch.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Thread.h"
@@ -7,7 +8,6 @@
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/session/Interrupt.h"
-#include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <chrono>

@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/data/Loader.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launch.h"
 #include "runtime/session/Setup.h"

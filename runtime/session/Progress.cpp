@@ -1,5 +1,6 @@
 // The progress bar and its plain-text form.
 #include "runtime/session/Progress.h"
+#include "runtime/base/Counted.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,18 +16,6 @@ std::string clockTime(double seconds) {
   const int64_t s = int64_t(seconds + 0.5);
   return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
                   : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
-std::string grouped(int64_t value) {
-  std::string text = std::to_string(value);
-  const int64_t begin = value < 0 ? 1 : 0;
-  for (int64_t at = int64_t(text.size()) - 3; at > begin; at -= 3)
-    text.insert(size_t(at), ",");
-  return text;
-}
-
-std::string counted(uint64_t count, const std::string &unit) {
-  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
 }
 
 Progress::Progress(int64_t total, bool quiet, FILE *to)

@@ -33,9 +33,5 @@ private:
 
 /// A duration for display: "0:07", "12:40", "3:05:00".
 std::string clockTime(double seconds);
-/// A count with thousands separators: "118,400".
-std::string grouped(int64_t value);
-/// A count with its unit: "1 rank", "2 ranks".
-std::string counted(uint64_t count, const std::string &unit);
 
 } // namespace cleave

@@ -1,5 +1,6 @@
 // Prints results.
 #include "runtime/session/Results.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/plan/plan_generated.h"

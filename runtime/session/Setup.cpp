@@ -8,8 +8,8 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/plan/summary/PlanSummary.h"
 #include "runtime/session/Launch.h"
-#include "runtime/session/Report.h"
 
 #include <algorithm>
 #include <cstdlib>

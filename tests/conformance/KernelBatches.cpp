@@ -2,7 +2,7 @@
 // kernel's batch form, for every placement of the slots.
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/CpuDevice.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "tests/conformance/DeviceRun.h"
 
 #include <catch2/catch.hpp>

@@ -5,9 +5,9 @@
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/session/LearningRate.h"
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 #include "tests/support/EveryStep.h"
 #include "tests/unit/runtime/plan/KernelCalls.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
@@ -49,7 +49,7 @@ inline bool isSmall(const plan::Plan &plan) {
 inline void readAsTools(const PlanFile &file) try {
   if (!checkPlanStructure(file.plan()).empty())
     return;
-  tool::showPage(reportPlan(file));
+  tool::showPage(summaryOf(file));
   tool::showSteps(file.plan());
   static const partitioner::Cluster cluster =
       partitioner::Cluster::parse("[devices.host]\nbackend = \"cpu\"\nmemory_gib = 1.0\nmemory_gb_per_s = 10.0\n"

@@ -5,7 +5,7 @@
 #include "frontend/cleave/cleave.h"
 #include "passes/pipeline/Register.h"
 #include "runtime/base/Error.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/PlanFile.h"
 #include "tests/fuzz_ir/Alter.h"
 #include "tests/random/Drawing.h"

@@ -5,7 +5,7 @@
 #include "partitioner/stages/Layers.h"
 #include "passes/pipeline/Phases.h"
 #include "runtime/base/Error.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/session/Predict.h"
 #include "tests/random/Instance.h"
 #include "tests/random/Refusals.h"

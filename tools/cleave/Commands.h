@@ -1,6 +1,6 @@
 // The commands of `cleave`. Each takes its arguments (argv[0] is the command) and returns the exit status.
 #pragma once
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 
 #include <string>
 #include <vector>
@@ -20,10 +20,10 @@ std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 
 /// What the plan contains and, if it was made for a cluster, its predicted step. `file`: for messages. Throws
 /// environmentError if the plan's text of its cluster is not valid.
-PlanReport reportAndPredict(const std::string &file, const PlanFile &plan);
+PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan);
 
 /// The page printed by `cleave show`.
-std::string showPage(const PlanReport &report);
+std::string showPage(const PlanSummary &report);
 /// A listing of every program's segments with their steps, slots and layouts.
 std::string showSteps(const plan::Plan &plan);
 

@@ -26,9 +26,9 @@ public:
   std::vector<Change> changes;
 };
 
-std::string meshText(const PlanReport &r) { return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp); }
+std::string meshText(const PlanSummary &r) { return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp); }
 
-std::string stageText(const PlanReport &r) {
+std::string stageText(const PlanSummary &r) {
   std::string out;
   for (const auto &stage : r.stages)
     out += (out.empty() ? "" : " | ") + layerRanges(stage.layers);
@@ -73,29 +73,29 @@ void addFolded(const std::map<std::string, Pair> &all, const std::map<std::strin
                               line.both.first, line.both.second});
 }
 
-void compareTensors(const PlanReport &a, const PlanReport &b, Differ &differ) {
+void compareTensors(const PlanSummary &a, const PlanSummary &b, Differ &differ) {
   std::map<std::string, Pair> all;
   std::map<std::string, std::string> owners;
-  const auto describe = [](const PlanReport::Tensor &t) {
+  const auto describe = [](const PlanSummary::Tensor &t) {
     return fmt::format("[{}] {}", fmt::join(t.shape, ", "), t.sharding);
   };
   for (const auto &tensor : a.tensors)
     all[tensor.name].first = describe(tensor);
   for (const auto &tensor : b.tensors)
     all[tensor.name].second = describe(tensor);
-  for (const PlanReport *report : {&a, &b})
+  for (const PlanSummary *report : {&a, &b})
     for (const auto &tensor : report->tensors)
       if (!tensor.parameter.empty())
         owners[tensor.name] = tensor.parameter;
   addFolded(all, owners, differ);
 }
 
-void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ) {
+void compareCollectives(const PlanSummary &a, const PlanSummary &b, Differ &differ) {
   std::map<std::string, std::pair<std::string, std::string>> all;
-  const auto describe = [](const PlanReport::Collective &c) {
+  const auto describe = [](const PlanSummary::Collective &c) {
     return fmt::format("{} calls, {} MiB", c.count, mebibytes(double(c.bytes)));
   };
-  const auto key = [](const PlanReport::Collective &c) {
+  const auto key = [](const PlanSummary::Collective &c) {
     return fmt::format("{} of {} over {}", c.kind, c.source, c.axis);
   };
   for (const auto &entry : a.collectives)
@@ -104,7 +104,7 @@ void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ
     all[key(entry)].second = describe(entry);
   for (const auto &[name, both] : all)
     differ.compare(name, both.first.empty() ? "none" : both.first, both.second.empty() ? "none" : both.second);
-  const auto sent = [](const PlanReport &r) {
+  const auto sent = [](const PlanSummary &r) {
     uint64_t bytes = 0;
     for (const auto &message : r.messages)
       bytes += message.bytes;
@@ -113,7 +113,7 @@ void compareCollectives(const PlanReport &a, const PlanReport &b, Differ &differ
   differ.compare("messages between stages", sent(a), sent(b));
 }
 
-std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
+std::vector<Change> compareReports(const PlanSummary &a, const PlanSummary &b) {
   Differ differ;
   differ.compare("model", a.model, b.model);
   differ.compare("mesh", meshText(a), meshText(b));
@@ -126,11 +126,11 @@ std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
   differ.compare("target", a.target, b.target);
   differ.compare("threads", a.threads, b.threads);
   differ.compare("stages", stageText(a), stageText(b));
-  const auto step = [](const PlanReport &r) {
+  const auto step = [](const PlanSummary &r) {
     return r.predicted ? fmt::format("{:.4g}", r.predicted->step * 1e3) : "none";
   };
   differ.compare("predicted step, ms", step(a), step(b));
-  const auto peak = [](const PlanReport &r) {
+  const auto peak = [](const PlanSummary &r) {
     return r.peakBytes.empty() ? 0 : *std::max_element(r.peakBytes.begin(), r.peakBytes.end());
   };
   if (peak(a) != peak(b))
@@ -143,11 +143,11 @@ std::vector<Change> compareReports(const PlanReport &a, const PlanReport &b) {
   return differ.changes;
 }
 
-nlohmann::ordered_json stepMilliseconds(const PlanReport &report) {
+nlohmann::ordered_json stepMilliseconds(const PlanSummary &report) {
   return report.predicted ? nlohmann::ordered_json(report.predicted->step * 1e3) : nullptr;
 }
 
-void printJson(const PlanReport &a, const PlanReport &b, const std::vector<Change> &changes) {
+void printJson(const PlanSummary &a, const PlanSummary &b, const std::vector<Change> &changes) {
   auto list = nlohmann::ordered_json::array();
   for (const Change &change : changes)
     list.push_back({{"what", change.what}, {"a", change.a}, {"b", change.b}});
@@ -168,7 +168,8 @@ int diff(int argc, char **argv) {
   app.add_flag("--json", json, "as one JSON object");
   if (!parseCommandLine(app, {argv + 1, argv + argc}))
     return 0;
-  const PlanReport a = reportAndPredict(first, *loadSound(first)), b = reportAndPredict(second, *loadSound(second));
+  const PlanSummary a = summaryAndPrediction(first, *loadSound(first)),
+                    b = summaryAndPrediction(second, *loadSound(second));
   const std::vector<Change> changes = compareReports(a, b);
   if (json) {
     printJson(a, b, changes);

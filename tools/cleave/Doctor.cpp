@@ -3,6 +3,7 @@
 #include "partitioner/cluster/MeasureHost.h"
 #include "partitioner/cluster/MeasureRanks.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/comm/MpiWorld.h"
@@ -11,7 +12,6 @@
 #include "runtime/device/CpuDevice.h"
 #include "runtime/options/CommandLine.h"
 #include "runtime/session/Launch.h"
-#include "runtime/session/Progress.h"
 #include "tools/cleave/Commands.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 // Prints the page of `cleave show`.
-#include "runtime/session/Progress.h"
+#include "runtime/base/Counted.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ std::string shorten(const std::string &text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
-void printHead(const PlanReport &r, Out out) {
+void printHead(const PlanSummary &r, Out out) {
   fmt::format_to(out, "{}   {}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
                  r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
                  r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
@@ -110,7 +110,7 @@ void printHead(const PlanReport &r, Out out) {
 
 /// Prints the stages next to each other, each as a grid of ranks with one row per dp and one column per tp; as lists if
 /// the mesh is wide.
-void printStages(const PlanReport &r, Out out) {
+void printStages(const PlanSummary &r, Out out) {
   const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
   std::vector<std::string> heads;
@@ -184,7 +184,7 @@ std::vector<std::string> aligned(const std::vector<Row> &rows, std::vector<int> 
 }
 
 /// One line per rank, or per run of equal ranks if there are many.
-std::vector<std::string> memoryLines(const PlanReport &r) {
+std::vector<std::string> memoryLines(const PlanSummary &r) {
   std::vector<Row> rows{{"memory, MiB", "peak", "bound"}};
   uint64_t most = 1;
   for (uint64_t bytes : r.peakBytes)
@@ -206,7 +206,7 @@ std::vector<std::string> memoryLines(const PlanReport &r) {
   return aligned(rows, {-16, 7, 7, -18}, "  ");
 }
 
-std::vector<std::string> communicationLines(const PlanReport &r) {
+std::vector<std::string> communicationLines(const PlanSummary &r) {
   if (r.collectives.empty() && r.messages.empty())
     return {"no communication"};
   const auto what = [](const std::string &kind, const std::string &source) {
@@ -216,7 +216,7 @@ std::vector<std::string> communicationLines(const PlanReport &r) {
   for (const auto &entry : r.collectives)
     rows.push_back(
         {what(entry.kind, entry.source), entry.axis, grouped(int64_t(entry.count)), mebibytes(double(entry.bytes))});
-  std::map<std::pair<uint32_t, uint32_t>, PlanReport::Message> between;
+  std::map<std::pair<uint32_t, uint32_t>, PlanSummary::Message> between;
   for (const auto &message : r.messages) {
     auto &sum = between[{message.from, message.to}];
     sum.bytes += message.bytes;
@@ -242,7 +242,7 @@ void printSideBySide(const std::vector<std::string> &left, const std::vector<std
 }
 
 /// Prints one line: the number of optimizer state elements, and whether they are sharded like their parameters.
-void printState(const PlanReport &r, Out out) {
+void printState(const PlanSummary &r, Out out) {
   std::map<std::string, std::string> parameters;
   for (const auto &tensor : r.tensors)
     if (tensor.kind == "parameter")
@@ -263,7 +263,7 @@ void printState(const PlanReport &r, Out out) {
 }
 
 /// Prints the largest parameters, with repeated layers on one line, then the line of the optimizer state.
-void printTensors(const PlanReport &r, Out out) {
+void printTensors(const PlanSummary &r, Out out) {
   struct Line {
     std::string name, shape, sharding;
     bool frozen;
@@ -304,7 +304,7 @@ void printTensors(const PlanReport &r, Out out) {
 }
 
 /// The label of a row of the timeline: the stages of its ranks, in order.
-std::string stagesOfRow(const std::vector<PlanReport::Span> &row, size_t position) {
+std::string stagesOfRow(const std::vector<PlanSummary::Span> &row, size_t position) {
   std::set<uint32_t> stages;
   for (const auto &span : row)
     stages.insert(span.stage);
@@ -312,12 +312,12 @@ std::string stagesOfRow(const std::vector<PlanReport::Span> &row, size_t positio
 }
 
 /// The name of a span, such as F2; in lower case for a rank's second stage, fourth stage, and so on.
-std::string spanText(const PlanReport::Span &span, size_t positions) {
+std::string spanText(const PlanSummary::Span &span, size_t positions) {
   const bool lower = span.stage / positions % 2;
   return fmt::format("{}{}", lower ? static_cast<char>(std::tolower(span.kind)) : span.kind, span.microbatch);
 }
 
-void printTimelineHead(const PlanReport &r, double end, Out out) {
+void printTimelineHead(const PlanSummary &r, double end, Out out) {
   double busy = 0;
   bool split = false, several = false;
   for (const auto &row : r.timeline)
@@ -335,7 +335,7 @@ void printTimelineHead(const PlanReport &r, double end, Out out) {
 /// Prints one row per coordinate on axis pp and one cell per duration of a forward pass. F2 is the forward pass of
 /// microbatch 2; B2 is its backward pass, which takes two cells. If the schedule splits backward passes, B2 is the
 /// input gradient and W2 the weight gradient.
-void printTimeline(const PlanReport &r, Out out) {
+void printTimeline(const PlanSummary &r, Out out) {
   if (r.timeline.size() < 2)
     return;
   const size_t cell = std::to_string(std::max(1u, r.microbatches) - 1).size() + 2, columns = 100 / cell;
@@ -365,7 +365,7 @@ void printTimeline(const PlanReport &r, Out out) {
   fmt::format_to(out, "\n");
 }
 
-void printPrediction(const PlanReport &r, const Out &out) {
+void printPrediction(const PlanSummary &r, const Out &out) {
   if (!r.predicted)
     return;
   const auto &p = *r.predicted;
@@ -380,7 +380,7 @@ void printPrediction(const PlanReport &r, const Out &out) {
 
 } // namespace
 
-std::string showPage(const PlanReport &report) {
+std::string showPage(const PlanSummary &report) {
   std::string page;
   const Out out(page);
   printHead(report, out);

@@ -28,7 +28,7 @@ int show(int argc, char **argv) {
     fmt::print("{}", showSteps(plan->plan()));
     return 0;
   }
-  const PlanReport report = reportAndPredict(file, *plan);
+  const PlanSummary report = summaryAndPrediction(file, *plan);
   if (json)
     fmt::print("{}\n", toJson(report));
   else

@@ -1,7 +1,7 @@
 // The listing of `cleave show --steps`: what every program does, step by step.
+#include "runtime/base/Counted.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/steps/Kernels.h"
-#include "runtime/session/Progress.h"
 #include "tools/cleave/Commands.h"
 
 #include <fmt/format.h>

@@ -4,9 +4,9 @@
 #include "partitioner/pipeline/Draw.h"
 #include "partitioner/pipeline/Spec.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
-#include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <cmath>

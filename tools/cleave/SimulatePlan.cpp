@@ -144,8 +144,8 @@ static std::optional<Cluster> ownCluster(const plan::Plan &plan, const std::stri
   return Cluster::parse(plan.cluster()->str(), "the cluster in " + file);
 }
 
-PlanReport reportAndPredict(const std::string &file, const PlanFile &plan) {
-  PlanReport report = reportPlan(plan);
+PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan) {
+  PlanSummary report = summaryOf(plan);
   const std::optional<Cluster> cluster = ownCluster(plan.plan(), file);
   if (!cluster)
     return report;

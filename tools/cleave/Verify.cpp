@@ -1,10 +1,10 @@
 // cleave verify: checks a plan and reports what was verified.
+#include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/options/CommandLine.h"
-#include "runtime/plan/Check.h"
-#include "runtime/session/Progress.h"
+#include "runtime/plan/check/Check.h"
 #include "tools/cleave/Commands.h"
 
 #include <algorithm>
@@ -18,20 +18,20 @@ std::shared_ptr<const PlanFile> loadSound(const std::string &file) {
   return plan;
 }
 
-static uint64_t total(const std::vector<PlanReport::Collective> &list) {
+static uint64_t total(const std::vector<PlanSummary::Collective> &list) {
   uint64_t count = 0;
   for (const auto &entry : list)
     count += entry.count;
   return count;
 }
-static uint64_t total(const std::vector<PlanReport::Message> &list) {
+static uint64_t total(const std::vector<PlanSummary::Message> &list) {
   uint64_t count = 0;
   for (const auto &entry : list)
     count += entry.count;
   return count;
 }
 
-static void printProof(const PlanReport &report, const std::string &file) {
+static void printProof(const PlanSummary &report, const std::string &file) {
   const auto peak = std::max_element(report.peakBytes.begin(), report.peakBytes.end());
   fmt::print("{}: good ({})\n", file, report.hash.substr(0, 6));
   fmt::print("  {}, {}: {}, {} an iteration\n", counted(report.ranks, "rank"), counted(report.programs, "program"),
@@ -67,7 +67,7 @@ int verify(int argc, char **argv) {
     const nlohmann::ordered_json out{{"good", findings.empty()}, {"findings", findings}, {"plan_hash", plan->hash()}};
     fmt::print("{}\n", jsonText(out));
   } else if (findings.empty()) {
-    printProof(reportPlan(*plan), file);
+    printProof(summaryOf(*plan), file);
   }
   if (findings.empty())
     return 0;

@@ -1,5 +1,5 @@
 // Sequence parallelism, by an option and by marks in the model.
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 #include "tests/unit/frontend/Support.h"
 
 #include <algorithm>
@@ -55,8 +55,8 @@ struct Plan {
   explicit Plan(Transformer &model, bool option, const std::string &mesh = "tp=2", int64_t batch = 12) {
     const RunOptions options{
         .mesh = mesh, .batch = batch, .sequenceParallel = option, .data = "synthetic", .code = false};
-    const PlanReport report = reportPlan(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
-    for (const PlanReport::Collective &collective : report.collectives)
+    const PlanSummary report = summaryOf(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
+    for (const PlanSummary::Collective &collective : report.collectives)
       if (collective.source.starts_with("activation"))
         bytes[collective.kind] += collective.bytes, count[collective.kind] += collective.count;
       else

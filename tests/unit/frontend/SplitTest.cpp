@@ -1,7 +1,7 @@
 // Models whose splits once gave wrong gradients, invalid IR or crashes: every mesh computes the same values as the
 // graph.
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 #include "tests/unit/frontend/Support.h"
 
 #include <filesystem>
@@ -153,10 +153,10 @@ TEST_CASE("a value and its gradient cross a cut once each") {
     stage(2);
     return m.b(y) + y;
   });
-  const PlanReport report = reportPlan(*PlanFile::fromBytes(
+  const PlanSummary report = summaryOf(*PlanFile::fromBytes(
       Trainer(model, config()).plan({.mesh = "pp=3", .data = "synthetic", .code = false}), "plan"));
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> bytes;
-  for (const PlanReport::Message &message : report.messages)
+  for (const PlanSummary::Message &message : report.messages)
     bytes[{message.from, message.to}] += message.bytes;
   const uint64_t once = 12 * 32 * 4;
   CHECK(bytes == std::map<std::pair<uint32_t, uint32_t>, uint64_t>{
@@ -203,11 +203,11 @@ TEST_CASE("heads are seen through rotations, fused products and grouped queries"
   for (bool fused : {true, false}) {
     Heads model(fused);
     Trainer trainer(model, config());
-    const PlanReport report = reportPlan(
+    const PlanSummary report = summaryOf(
         *PlanFile::fromBytes(trainer.plan({.mesh = "tp=2", .data = "synthetic", .code = false}), "plan"));
-    for (const PlanReport::Collective &collective : report.collectives)
+    for (const PlanSummary::Collective &collective : report.collectives)
       CHECK(collective.kind == "all-reduce");
-    for (const PlanReport::Tensor &tensor : report.tensors)
+    for (const PlanSummary::Tensor &tensor : report.tensors)
       if (tensor.name == (fused ? "qkv.weight" : "k.weight"))
         CHECK(tensor.sharding == (fused ? "[3*3/tp*16, 48]" : "[32/tp, 48]"));
     CHECK(trainer.check({.mesh = "tp=2", .threads = 1, .data = "synthetic"}).difference == "");
@@ -338,10 +338,10 @@ struct Plan {
   std::map<std::string, std::string> tensors;
   Plan(Module &model, const std::string &mesh, const std::string &strategy = "") {
     const RunOptions options{.mesh = mesh, .strategy = strategy, .data = "synthetic", .code = false};
-    const PlanReport report = reportPlan(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
-    for (const PlanReport::Collective &collective : report.collectives)
+    const PlanSummary report = summaryOf(*PlanFile::fromBytes(Trainer(model, config()).plan(options), "plan"));
+    for (const PlanSummary::Collective &collective : report.collectives)
       collectives[collective.kind] += collective.count;
-    for (const PlanReport::Tensor &tensor : report.tensors)
+    for (const PlanSummary::Tensor &tensor : report.tensors)
       tensors[tensor.name] = tensor.sharding;
   }
 };
@@ -399,7 +399,7 @@ std::string stagesGivenBack(Module &model, const std::string &mesh) {
   const auto first = plan({.mesh = mesh, .data = "synthetic", .code = false});
   const StrategyFile written(first->plan().strategy()->str());
   const auto again = plan({.strategy = written.path.string(), .data = "synthetic", .code = false});
-  const PlanReport a = reportPlan(*first), b = reportPlan(*again);
+  const PlanSummary a = summaryOf(*first), b = summaryOf(*again);
   std::string text;
   REQUIRE(a.stages.size() == b.stages.size());
   for (size_t s = 0; s < a.stages.size(); ++s) {

@@ -3,7 +3,7 @@
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Philox.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/Slices.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
 

@@ -4,7 +4,7 @@
 #include "tests/unit/runtime/plan/Defects.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
 
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 
 using namespace cleave;
 using namespace cleave::test;
@@ -83,7 +83,7 @@ TEST_CASE("checker: what is absent is a defect or is not used") {
   for (size_t which = 0; which < count; ++which) {
     const auto file = PlanFile::fromBytes(sealPlan(copyOf(good, Alteration{which, Change::LeaveOut, 0, 0})), "test");
     if (checkPlanStructure(file->plan()).empty())
-      CHECK_NOTHROW(reportPlan(*file));
+      CHECK_NOTHROW(summaryOf(*file));
   }
 }
 

@@ -1,6 +1,6 @@
 // Helpers for tests: the plan checker's messages for a plan.
 #pragma once
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "tests/support/PlanBuilder.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,6 @@
 // Learning-rate schedules, metrics records, and formatted numbers.
 #include "tests/unit/runtime/session/TestPlans.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"

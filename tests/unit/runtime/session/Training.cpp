@@ -3,9 +3,9 @@
 #include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/session/LearningRate.h"
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 #include "runtime/session/Session.h"
 
 #include <catch2/catch.hpp>
@@ -304,7 +304,7 @@ TEST_CASE("synthetic data stands in for a program's own", "[session]") {
 
 TEST_CASE("a report tells mesh, split and communication", "[session]") {
   const auto file = test::seal(test::linearPlan({.dp = 2, .tp = 3}));
-  const PlanReport report = reportPlan(*file);
+  const PlanSummary report = summaryOf(*file);
   CHECK(report.ranks == 6);
   CHECK(report.parameters == 30);
   bool found = false;

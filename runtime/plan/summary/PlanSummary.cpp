@@ -1,14 +1,14 @@
 // Computes a report from a plan.
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
+#include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/RankWalk.h"
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/Text.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/steps/Communication.h"
-#include "runtime/session/Progress.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -120,9 +120,9 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
   }
 }
 
-void addCommunication(const plan::Plan &plan, PlanReport &report) {
-  std::map<std::tuple<std::string, std::string, std::string>, PlanReport::Collective> collectives;
-  std::map<std::tuple<uint32_t, uint32_t, std::string>, PlanReport::Message> messages;
+void addCommunication(const plan::Plan &plan, PlanSummary &report) {
+  std::map<std::tuple<std::string, std::string, std::string>, PlanSummary::Collective> collectives;
+  std::map<std::tuple<uint32_t, uint32_t, std::string>, PlanSummary::Message> messages;
   const auto receiver = receivers(plan);
   for (const auto &[position, rank] : representatives(plan)) {
     const plan::Program &program = programAt(plan, rank);
@@ -137,7 +137,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           const std::string source =
               sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
           auto &entry =
-              collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
+              collectives.try_emplace({axis, kind, source}, PlanSummary::Collective{kind, axis, source}).first->second;
           entry.bytes += steps::bytesOf(*collective);
           ++entry.count;
         } else if (const auto *send = step.op_as_Send()) {
@@ -145,7 +145,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
           const auto found = receiver.find({rank, peer, send->tag()});
           const uint32_t to = found != receiver.end() ? found->second : programAt(plan, peer).stage();
           const std::string path = text(plan.strings()->Get(step.path()));
-          auto &entry = messages.try_emplace({stage, to, path}, PlanReport::Message{stage, to, path}).first->second;
+          auto &entry = messages.try_emplace({stage, to, path}, PlanSummary::Message{stage, to, path}).first->second;
           entry.bytes += send->bytes();
           ++entry.count;
         }
@@ -158,7 +158,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
     report.messages.push_back(std::move(entry));
 }
 
-void addTensors(const plan::Plan &plan, PlanReport &report) {
+void addTensors(const plan::Plan &plan, PlanSummary &report) {
   std::set<int32_t> seen;
   for (const auto &[position, rank] : representatives(plan)) {
     const plan::Program &program = programAt(plan, rank);
@@ -171,15 +171,15 @@ void addTensors(const plan::Plan &plan, PlanReport &report) {
       if (tensor.kind() == plan::TensorKind::Activation || tensor.kind() == plan::TensorKind::Gradient)
         continue;
       seen.insert(slot->tensor());
-      PlanReport::Tensor entry{text(tensor.name()),
-                               kindText(tensor.kind()),
-                               dtypeName(tensor.dtype()),
-                               tensor.parameter() >= 0 ? text(plan.tensors()->Get(uint32_t(tensor.parameter()))->name())
-                                                       : std::string(),
-                               {},
-                               shardingText(plan, slot->sharding()),
-                               1,
-                               tensor.kind() == plan::TensorKind::Parameter && !tensor.trainable()};
+      PlanSummary::Tensor entry{
+          text(tensor.name()),
+          kindText(tensor.kind()),
+          dtypeName(tensor.dtype()),
+          tensor.parameter() >= 0 ? text(plan.tensors()->Get(uint32_t(tensor.parameter()))->name()) : std::string(),
+          {},
+          shardingText(plan, slot->sharding()),
+          1,
+          tensor.kind() == plan::TensorKind::Parameter && !tensor.trainable()};
       for (uint32_t d = 0; tensor.shape() && d < tensor.shape()->size(); ++d) {
         entry.shape.push_back(tensor.shape()->Get(d));
         entry.elements *= tensor.shape()->Get(d);
@@ -224,7 +224,7 @@ struct ActionMessages {
 
 /// Simulates the representatives' schedules: an action begins when the previous one, and the senders of what it
 /// receives, have ended.
-void addTimeline(const plan::Plan &plan, PlanReport &report) {
+void addTimeline(const plan::Plan &plan, PlanSummary &report) {
   const auto positions = representatives(plan);
   if (positions.size() < 2)
     return;
@@ -267,7 +267,7 @@ void addTimeline(const plan::Plan &plan, PlanReport &report) {
   });
 }
 
-void addFacts(const PlanFile &file, PlanReport &report) {
+void addFacts(const PlanFile &file, PlanSummary &report) {
   const plan::Plan &plan = file.plan();
   report.model = text(plan.model());
   report.hash = file.hash();
@@ -304,7 +304,7 @@ void addFacts(const PlanFile &file, PlanReport &report) {
   }
   for (uint32_t i = 0; plan.stages() && i < plan.stages()->size(); ++i) {
     const plan::Stage &stage = *plan.stages()->Get(i);
-    PlanReport::Stage entry{{}, {}, stage.parameters(), stage.flops()};
+    PlanSummary::Stage entry{{}, {}, stage.parameters(), stage.flops()};
     for (uint32_t k = 0; stage.layers() && k < stage.layers()->size(); ++k)
       entry.layers.push_back(stage.layers()->Get(k)->str());
     for (uint32_t k = 0; stage.ranks() && k < stage.ranks()->size(); ++k)
@@ -358,17 +358,17 @@ uint64_t countParameters(const plan::Plan &plan) {
   return count;
 }
 
-PlanReport reportPlan(const PlanFile &file) {
-  check::Report structure(1);
+PlanSummary summaryOf(const PlanFile &file) {
+  check::Defects structure(1);
   check::checkStructure(file.plan(), structure);
   if (structure.count() > 0)
     throw environmentError(fmt::format("{}: {}", file.name(), structure.take()[0]));
-  PlanReport report;
+  PlanSummary report;
   addFacts(file, report);
   addTensors(file.plan(), report);
   report.parameters = countParameters(file.plan());
   report.frozen = report.parameters;
-  for (const PlanReport::Tensor &tensor : report.tensors) // no rank need hold a frozen one
+  for (const PlanSummary::Tensor &tensor : report.tensors) // no rank need hold a frozen one
     if (tensor.kind == "parameter" && !tensor.frozen)
       report.frozen -= std::min(report.frozen, uint64_t(tensor.elements));
   addCommunication(file.plan(), report);

@@ -3,10 +3,10 @@
 // live slots is found. Within a step, nothing may overwrite what the same step reads, except where the schema allows
 // it. MemoryCheck follows the owners of the bytes; a class for each other rule is told of every access.
 #include "runtime/base/Error.h"
-#include "runtime/plan/CheckParts.h"
-#include "runtime/plan/Coverage.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/check/Coverage.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <map>
@@ -22,7 +22,7 @@ struct Subject {
   const plan::Plan &plan;
   uint32_t index;
   const plan::Program &program;
-  Report &report;
+  Defects &defects;
 
   const plan::Slot &slotAt(uint32_t slot) const { return *program.slots()->Get(slot); }
   const plan::Step &stepAt(const plan::Action &action, uint32_t step) const {
@@ -68,12 +68,12 @@ public:
     messages.push_back({send.tag(), microbatch, send.slot(), address, address + send.bytes()});
   }
   void write(const Touch &t) const {
-    Rule rule(report, "M2");
+    Rule rule(defects, "M2");
     for (const Message &message : messages)
       if (message.begin < t.end() && t.begin() < message.end)
-        report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
-                   place(t.action, t.step), t.action.microbatch(), describe(t.access.slot), message.tag,
-                   message.microbatch, describe(message.slot));
+        defects.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
+                    place(t.action, t.step), t.action.microbatch(), describe(t.access.slot), message.tag,
+                    message.microbatch, describe(message.slot));
   }
 
 private:
@@ -95,9 +95,9 @@ public:
     const auto found = filled.find(t.address);
     if (!t.access.accumulated || found == filled.end() || found->second == 0)
       return;
-    Rule rule(report, "M4");
-    report.add("{}: adds to slot {}, which starts at {} instead of 0", place(t.action, t.step), describe(t.access.slot),
-               found->second);
+    Rule rule(defects, "M4");
+    defects.add("{}: adds to slot {}, which starts at {} instead of 0", place(t.action, t.step),
+                describe(t.access.slot), found->second);
   }
 
   void write(const Touch &t) {
@@ -110,18 +110,18 @@ public:
       added.insert(t.access.slot);
     if (!fill || fill->value() == 0 || !beginsAnew(t.access.slot))
       return;
-    Rule rule(report, "M4");
-    report.add("{}: the sum in slot {} starts at {} instead of 0", place(t.action, t.step), describe(t.access.slot),
-               fill->value());
+    Rule rule(defects, "M4");
+    defects.add("{}: the sum in slot {} starts at {} instead of 0", place(t.action, t.step), describe(t.access.slot),
+                fill->value());
   }
 
   void overwritten(uint64_t address) { filled.erase(address); }
 
   /// `written`: whether a step wrote the slot.
   template <typename Written> void finish(const Written &written) const {
-    Rule rule(report, "M4");
+    Rule rule(defects, "M4");
     const auto forEachMetric = [&](const auto &fn) {
-      for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i)
+      for (uint32_t i = 0; i < length(program.metrics()) && !defects.full(); ++i)
         if (const plan::NamedSlot &m = *program.metrics()->Get(i); kindOf(m.slot()) == plan::TensorKind::Metric)
           fn(m.slot(), m.name()->str());
     };
@@ -129,12 +129,12 @@ public:
     forEachMetric([&](uint32_t slot, const std::string &name) {
       some = some || added.count(slot);
       if (!written(slot))
-        report.add("program {}: no step writes metric '{}', slot {}", index, name, describe(slot));
+        defects.add("program {}: no step writes metric '{}', slot {}", index, name, describe(slot));
     });
     forEachMetric([&](uint32_t slot, const std::string &name) {
       if (some && !added.count(slot))
-        report.add("program {}: no step adds to metric '{}', slot {}, although steps add to other metrics", index, name,
-                   describe(slot));
+        defects.add("program {}: no step adds to metric '{}', slot {}, although steps add to other metrics", index,
+                    name, describe(slot));
     });
   }
 
@@ -183,11 +183,11 @@ public:
       for (const Result &result : results)
         if (slotAt(result.slot).space() == plan::Space::Placed || kindOf(result.slot) == plan::TensorKind::Gradient)
           lost.push_back(result);
-    Rule rule(report, "M5");
+    Rule rule(defects, "M5");
     for (const Result &result : lost)
-      if (!readRuns.count(result.run) && !report.full() && !mayBeUnread(result))
-        report.add("{}: no step reads what it writes into slot {}",
-                   placeOf(index, program, result.segment, result.step), describe(result.slot));
+      if (!readRuns.count(result.run) && !defects.full() && !mayBeUnread(result))
+        defects.add("{}: no step reads what it writes into slot {}",
+                    placeOf(index, program, result.segment, result.step), describe(result.slot));
   }
 
 private:
@@ -253,7 +253,7 @@ public:
     sums.emplace(subject);
     results.emplace(subject);
     placePersistent();
-    for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
+    for (uint32_t i = 0; i < length(actions) && !defects.full(); ++i)
       follow(*actions->Get(i));
     if (length(actions) == 0)
       return;
@@ -289,7 +289,7 @@ private:
     const SegmentAccesses &accesses = segments[action.segment()];
     if (apart.insert({action.segment(), action.layout()}).second)
       checkApart(action, accesses);
-    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
+    for (uint32_t s = 0; s < accesses.steps.size() && !defects.full(); ++s) {
       ++run;
       for (const Access &access : accesses.steps[s])
         touch({action, s, run, access, addressOf(action, accesses, access.slot)});
@@ -309,8 +309,8 @@ private:
 
   /// A step must not overwrite what it reads, and a product must not overwrite one of its results with another.
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
-    Rule rule(report, "M2");
-    for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
+    Rule rule(defects, "M2");
+    for (uint32_t s = 0; s < accesses.steps.size() && !defects.full(); ++s) {
       if (stepAt(action, s).op_type() == plan::StepOp::KernelBatch) {
         checkCallsApart(action, s, accesses);
         continue;
@@ -324,8 +324,8 @@ private:
           uint64_t from = addressOf(action, accesses, other.slot) + other.begin,
                    to = addressOf(action, accesses, write.slot) + write.begin;
           if (from < to + write.bytes && to < from + other.bytes && !inPlace(step, other, from, write, to))
-            report.add("{}: it writes slot {} at byte {}, over what it {} in slot {} at byte {}", place(action, s),
-                       describe(write.slot), to, result ? "writes" : "reads", describe(other.slot), from);
+            defects.add("{}: it writes slot {} at byte {}, over what it {} in slot {} at byte {}", place(action, s),
+                        describe(write.slot), to, result ? "writes" : "reads", describe(other.slot), from);
         }
     }
   }
@@ -351,9 +351,9 @@ private:
         if (!writes || (same && (one.access->slot == now.access->slot || one.access->kind == now.access->kind)))
           continue;
         const auto &[writer, other] = now.access->kind == Access::Write ? std::pair(now, one) : std::pair(one, now);
-        report.add("{}: call {} writes slot {} at byte {}, which call {} {} as slot {}", place(action, s),
-                   writer.access->part, describe(writer.access->slot), writer.begin, other.access->part,
-                   other.access->kind == Access::Write ? "writes" : "reads", describe(other.access->slot));
+        defects.add("{}: call {} writes slot {} at byte {}, which call {} {} as slot {}", place(action, s),
+                    writer.access->part, describe(writer.access->slot), writer.begin, other.access->part,
+                    other.access->kind == Access::Write ? "writes" : "reads", describe(other.access->slot));
       }
       open.push_back(now);
     }
@@ -394,16 +394,16 @@ private:
     const Access &access = t.access;
     const plan::Slot &slot = slotAt(access.slot);
     if (otherMicrobatch(t, owner))
-      report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(t.action, t.step),
-                 t.action.microbatch(), describe(access.slot), owner.microbatch);
+      defects.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(t.action, t.step),
+                  t.action.microbatch(), describe(access.slot), owner.microbatch);
     results->read(t);
     sums->read(t);
     const uint64_t value = valueBytes(slot); // the rest of the slot is padding
     const uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
-      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which no step wrote", place(t.action, t.step),
-                 t.action.microbatch(), *at, describe(access.slot), t.address);
-      owner.written.add({Access::Write, access.slot, 0, slot.bytes()}); // report once
+      defects.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which no step wrote", place(t.action, t.step),
+                  t.action.microbatch(), *at, describe(access.slot), t.address);
+      owner.written.add({Access::Write, access.slot, 0, slot.bytes()}); // defects once
     }
   }
 
@@ -412,9 +412,9 @@ private:
     std::string who = "no step wrote";
     if (last != owners.begin() && std::prev(last)->second.end > t.address)
       who = fmt::format("slot {} has overwritten", describe(std::prev(last)->second.slot));
-    report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(t.action, t.step), t.action.microbatch(),
-               describe(t.access.slot), t.address, who);
-    own(t, {Access::Write, t.access.slot, 0, slotAt(t.access.slot).bytes()}); // report only once
+    defects.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(t.action, t.step), t.action.microbatch(),
+                describe(t.access.slot), t.address, who);
+    own(t, {Access::Write, t.access.slot, 0, slotAt(t.access.slot).bytes()}); // defects only once
   }
 
   void own(const Touch &t, const Access &written) {
@@ -424,8 +424,8 @@ private:
       --at;
     while (at != owners.end() && at->first < end) {
       if (slotAt(at->second.slot).space() == plan::Space::Persistent)
-        return report.add("{}: slot {} overlaps persistent slot {}", place(t.action, t.step), describe(written.slot),
-                          describe(at->second.slot));
+        return defects.add("{}: slot {} overlaps persistent slot {}", place(t.action, t.step), describe(written.slot),
+                           describe(at->second.slot));
       results->overwritten(at->first);
       sums->overwritten(at->first);
       at = owners.erase(at);
@@ -452,8 +452,8 @@ private:
 };
 
 /// Rows of two microbatches must not share bytes of the input buffer.
-void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
-  Rule rule(report, "M6");
+void checkInputs(const plan::Plan &plan, uint32_t rank, Defects &defects) {
+  Rule rule(defects, "M6");
   for (bool eval : {false, true})
     try {
       auto parts = inputParts(plan, rank, eval);
@@ -461,39 +461,39 @@ void checkInputs(const plan::Plan &plan, uint32_t rank, Report &report) {
       for (size_t i = 1; i < parts.size(); ++i) {
         const InputPart &a = parts[i - 1], &b = parts[i];
         if (a.offset + a.bytes > b.offset && b.bytes && !(a.field == b.field && a.microbatch == b.microbatch))
-          report.add("rank {}: inputs '{}' of microbatch {} and '{}' of microbatch {} overlap at byte {}", rank,
-                     a.field, a.microbatch, b.field, b.microbatch, b.offset);
+          defects.add("rank {}: inputs '{}' of microbatch {} and '{}' of microbatch {} overlap at byte {}", rank,
+                      a.field, a.microbatch, b.field, b.microbatch, b.offset);
       }
     } catch (const Error &error) {
-      report.add("rank {}: {}", rank, error.what());
+      defects.add("rank {}: {}", rank, error.what());
     }
 }
 
 } // namespace
 
-void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report) {
-  Rule rule(report, "M1");
-  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
+void checkMemory(const plan::Plan &plan, const CheckOptions &options, Defects &defects) {
+  Rule rule(defects, "M1");
+  for (uint32_t p = 0; p < length(plan.programs()) && !defects.full(); ++p) {
     const plan::Program &program = *plan.programs()->Get(p);
-    Rule sizes(report, "M3");
+    Rule sizes(defects, "M3");
     uint64_t peak = program.arena_bytes() + 2 * program.input_bytes() + program.workspace_bytes();
     if (program.peak_bytes() != peak)
-      report.add("program {}: its peak must be arena + 2 input buffers + workspace = {} bytes, found {}", p, peak,
-                 program.peak_bytes());
+      defects.add("program {}: its peak must be arena + 2 input buffers + workspace = {} bytes, found {}", p, peak,
+                  program.peak_bytes());
     if (program.lower_bound_bytes() > program.peak_bytes())
-      report.add("program {}: its lower bound of {} bytes is above its peak of {}", p, program.lower_bound_bytes(),
-                 program.peak_bytes());
+      defects.add("program {}: its lower bound of {} bytes is above its peak of {}", p, program.lower_bound_bytes(),
+                  program.peak_bytes());
     if (options.memoryBytes && peak > options.memoryBytes)
-      report.add("program {}: it needs {} bytes, a rank has {}", p, peak, options.memoryBytes);
-    Rule values(report, "M1");
-    MemoryCheck check({plan, p, program, report});
+      defects.add("program {}: it needs {} bytes, a rank has {}", p, peak, options.memoryBytes);
+    Rule values(defects, "M1");
+    MemoryCheck check({plan, p, program, defects});
     check.follow(program.train());
     check.follow(program.eval());
   }
   std::set<uint32_t> done;
-  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r)
+  for (uint32_t r = 0; r < length(plan.ranks()) && !defects.full(); ++r)
     if (done.insert(plan.ranks()->Get(r)->program()).second)
-      checkInputs(plan, r, report);
+      checkInputs(plan, r, defects);
 }
 
 } // namespace cleave::check

@@ -1,7 +1,7 @@
 // Checks generated code as the plan declares it: the declared accesses of each kernel's arguments, and that the code
 // contains the kernels. Every call is compared with its declaration in steps/Kernels.h. The code itself is never opened
 // or run here.
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/steps/Kernels.h"
 
 #include <cstring>
@@ -108,40 +108,40 @@ private:
 };
 
 /// If the plan has code, the code must have the hash with which the kernels were declared, and contain all of them.
-void checkCode(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T6");
+void checkCode(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T6");
   const std::span<const uint8_t> code = bytesOf(plan.code());
   if (!std::ranges::equal(codeHash(code, viewOf(plan.ptx())), bytesOf(plan.code_hash())))
-    return report.add("code: its {} bytes are not those that the kernels were declared with", code.size());
+    return defects.add("code: its {} bytes are not those that the kernels were declared with", code.size());
   if (code.empty())
     return;
   constexpr uint16_t cubin = 190;
   Elf elf(code);
   const bool gpu = steps::isCuda(plan) && viewOf(plan.target()) != "emulated";
   if (std::string problem = elf.problem(gpu ? cubin : uint16_t{EM_X86_64}); !problem.empty())
-    return report.add("code: {}", problem);
+    return defects.add("code: {}", problem);
   const std::set<std::string> functions = elf.functions();
   for (uint32_t k = 0; k < length(plan.kernels()); ++k)
     if (!functions.count(plan.kernels()->Get(k)->symbol()->str()))
-      report.add("kernel {}: the code has no function '{}'", k, plan.kernels()->Get(k)->symbol()->str());
+      defects.add("kernel {}: the code has no function '{}'", k, plan.kernels()->Get(k)->symbol()->str());
 }
 
 } // namespace
 
-void checkKernels(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T5");
+void checkKernels(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T5");
   std::map<std::string_view, uint32_t> symbols;
   for (uint32_t k = 0; k < length(plan.kernels()); ++k) {
     const plan::KernelInfo &kernel = *plan.kernels()->Get(k);
     if (viewOf(kernel.symbol()).empty())
-      report.add("kernel {}: it has no symbol", k);
+      defects.add("kernel {}: it has no symbol", k);
     else if (auto [found, fresh] = symbols.emplace(viewOf(kernel.symbol()), k); !fresh)
-      report.add("kernel {}: its symbol '{}' is that of kernel {}", k, kernel.symbol()->str(), found->second);
+      defects.add("kernel {}: its symbol '{}' is that of kernel {}", k, kernel.symbol()->str(), found->second);
     else if (std::string problem = declarationProblem(kernel); !problem.empty())
-      report.add("kernel {}: {}", k, problem);
+      defects.add("kernel {}: {}", k, problem);
   }
-  if (report.count() == 0)
-    checkCode(plan, report);
+  if (defects.count() == 0)
+    checkCode(plan, defects);
 }
 
 } // namespace cleave::check

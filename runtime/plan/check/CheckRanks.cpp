@@ -1,10 +1,10 @@
 // Checks mesh, tensors, groups, and what differs between the ranks of a program. A program is checked once, for its
 // first rank; for the others it suffices that their tables match the first's and that their parts of the tensors fit.
 #include "runtime/base/Error.h"
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/Text.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <map>
@@ -15,53 +15,53 @@ namespace cleave::check {
 
 namespace {
 
-uint64_t checkMesh(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T1");
+uint64_t checkMesh(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T1");
   uint64_t ranks = 1;
   if (length(plan.mesh()) < 1 || length(plan.mesh()) > 16) {
-    report.add("a mesh has 1 to 16 axes, found {}", length(plan.mesh()));
+    defects.add("a mesh has 1 to 16 axes, found {}", length(plan.mesh()));
     return 0;
   }
   for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
     if (ranks > (1u << 20))
-      report.add("mesh axis {} has size {}", a, plan.mesh()->Get(a)->size());
+      defects.add("mesh axis {} has size {}", a, plan.mesh()->Get(a)->size());
     if (text(plan.mesh()->Get(a)->name()).empty())
-      report.add("mesh axis {} has no name", a);
+      defects.add("mesh axis {} has no name", a);
     ranks *= plan.mesh()->Get(a)->size();
   }
   return ranks;
 }
 
 /// Checks the plan's backend and the target of its code.
-void checkBackend(const plan::Plan &plan, Report &report) {
+void checkBackend(const plan::Plan &plan, Defects &defects) {
   static const std::set<std::string> cpu{"", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
   const std::string backend = text(plan.backend()), target = text(plan.target());
   const bool cuda = backend == "cuda";
   if (!cuda && backend != "cpu")
-    report.add("backend '{}': must be cpu or cuda", backend);
+    defects.add("backend '{}': must be cpu or cuda", backend);
   else if (cuda ? !target.empty() && target != "emulated" && !target.starts_with("sm_") : !cpu.count(target))
-    report.add("target '{}': is not a target of the {} backend", target, backend);
+    defects.add("target '{}': is not a target of the {} backend", target, backend);
 }
 
-void checkTensors(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T2");
+void checkTensors(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T2");
   for (uint32_t t = 0; t < length(plan.tensors()); ++t) {
     const plan::Tensor &tensor = *plan.tensors()->Get(t);
     if (tensor.kind() != plan::TensorKind::Activation && text(tensor.name()).empty()) // data and checkpoints use it
-      report.add("tensor {} has no name", t);
+      defects.add("tensor {} has no name", t);
     if (tensor.parameter() >= 0 &&
         plan.tensors()->Get(static_cast<uint32_t>(tensor.parameter()))->kind() != plan::TensorKind::Parameter)
-      report.add("tensor {}: tensor {} is not a parameter", t, tensor.parameter());
+      defects.add("tensor {}: tensor {} is not a parameter", t, tensor.parameter());
   }
 }
 
-void checkGroupsOf(const plan::Plan &plan, uint32_t r, Report &report) {
+void checkGroupsOf(const plan::Plan &plan, uint32_t r, Defects &defects) {
   const plan::Rank &rank = *plan.ranks()->Get(r);
   for (uint32_t g = 0; g < length(rank.groups()); ++g) {
     uint32_t group = rank.groups()->Get(g);
     const auto *members = plan.groups()->Get(group)->ranks();
     if (!members || std::find(members->begin(), members->end(), r) == members->end())
-      report.add("rank {}: is not in its group {}", r, group);
+      defects.add("rank {}: is not in its group {}", r, group);
   }
 }
 
@@ -75,8 +75,8 @@ uint64_t numberOf(const plan::Plan &plan, const std::vector<uint32_t> &coords) {
   return number;
 }
 
-void checkRank(const plan::Plan &plan, uint32_t r, Report &report) {
-  Rule rule(report, "T3");
+void checkRank(const plan::Plan &plan, uint32_t r, Defects &defects) {
+  Rule rule(defects, "T3");
   const plan::Rank &rank = *plan.ranks()->Get(r);
   std::vector<uint32_t> coords;
   for (uint32_t a = 0; a < length(rank.coords()); ++a)
@@ -85,36 +85,36 @@ void checkRank(const plan::Plan &plan, uint32_t r, Report &report) {
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
     inside = coords[a] < plan.mesh()->Get(a)->size();
   if (!inside)
-    report.add("rank {}: coordinates [{}] are outside the mesh", r, fmt::join(coords, ", "));
+    defects.add("rank {}: coordinates [{}] are outside the mesh", r, fmt::join(coords, ", "));
   else if (const uint64_t number = numberOf(plan, coords); number != r)
-    report.add("rank {}: coordinates [{}] are those of rank {}", r, fmt::join(coords, ", "), number);
-  checkGroupsOf(plan, r, report);
+    defects.add("rank {}: coordinates [{}] are those of rank {}", r, fmt::join(coords, ", "), number);
+  checkGroupsOf(plan, r, defects);
   for (uint32_t p = 0; p < length(rank.peers()); ++p)
     if (rank.peers()->Get(p) == r)
-      report.add("rank {}: peer {} is the rank itself", r, p);
+      defects.add("rank {}: peer {} is the rank itself", r, p);
   uint32_t stage = 0;
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
     if (roleOf(text(plan.mesh()->Get(a)->name())) == AxisRole::Pipeline)
       stage = coords[a];
   if (const uint32_t found = plan.programs()->Get(rank.program())->stage(); inside && found != stage)
-    report.add("rank {}: its program is of stage {}, its coordinate on pp is {}", r, found, stage);
+    defects.add("rank {}: its program is of stage {}, its coordinate on pp is {}", r, found, stage);
 }
 
-void checkMembers(const plan::Plan &plan, uint32_t g, Report &report);
+void checkMembers(const plan::Plan &plan, uint32_t g, Defects &defects);
 
-void checkGroups(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T4");
+void checkGroups(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T4");
   for (uint32_t g = 0; g < length(plan.groups()); ++g) {
     const auto *members = plan.groups()->Get(g)->ranks();
     std::set<uint32_t> distinct;
     for (uint32_t i = 0; i < length(members); ++i)
       if (!distinct.insert(members->Get(i)).second)
-        report.add("group {}: member {} is rank {}", g, i, members->Get(i));
+        defects.add("group {}: member {} is rank {}", g, i, members->Get(i));
     if (distinct.empty())
-      report.add("group {}: it is empty", g);
+      defects.add("group {}: it is empty", g);
   }
-  for (uint32_t g = 0; g < length(plan.groups()) && report.count() == 0; ++g) {
-    checkMembers(plan, g, report);
+  for (uint32_t g = 0; g < length(plan.groups()) && defects.count() == 0; ++g) {
+    checkMembers(plan, g, defects);
   }
 }
 
@@ -136,11 +136,11 @@ std::optional<std::vector<uint32_t>> namedAxes(const plan::Plan &plan, const std
 
 /// The members of a group must differ only along its axes, be in the axes' order, and be complete; along pipeline
 /// stages a subset of the coordinates is allowed.
-void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
+void checkMembers(const plan::Plan &plan, uint32_t g, Defects &defects) {
   const plan::Group &group = *plan.groups()->Get(g);
   const auto axes = namedAxes(plan, text(group.axis()));
   if (!axes)
-    return report.add("group {}: '{}' names no axes of the mesh", g, text(group.axis()));
+    return defects.add("group {}: '{}' names no axes of the mesh", g, text(group.axis()));
   uint64_t all = 1, last = 0;
   bool stages = false;
   for (uint32_t a : *axes) {
@@ -155,25 +155,25 @@ void checkMembers(const plan::Plan &plan, uint32_t g, Report &report) {
       place = place * plan.mesh()->Get(a)->size() + coords->Get(a);
     for (uint32_t a = 0; a < coords->size(); ++a)
       if (coords->Get(a) != first->Get(a) && std::find(axes->begin(), axes->end(), a) == axes->end())
-        return report.add("group {}: its member rank {} differs along another axis than {}", g, group.ranks()->Get(i),
-                          text(group.axis()));
+        return defects.add("group {}: its member rank {} differs along another axis than {}", g, group.ranks()->Get(i),
+                           text(group.axis()));
     if (i && place <= last)
-      return report.add("group {}: its member rank {} is not in the order of {}", g, group.ranks()->Get(i),
-                        text(group.axis()));
+      return defects.add("group {}: its member rank {} is not in the order of {}", g, group.ranks()->Get(i),
+                         text(group.axis()));
     last = place;
   }
   if (stages ? length(group.ranks()) > all : length(group.ranks()) != all)
-    report.add("group {}: {} members along {}, the mesh has {}", g, length(group.ranks()), text(group.axis()), all);
+    defects.add("group {}: {} members along {}, the mesh has {}", g, length(group.ranks()), text(group.axis()), all);
 }
 
 /// Each entry of a rank's scalars is the start of a share, which follows from the rank's coordinates.
-void checkStarts(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T7");
+void checkStarts(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T7");
   for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
     const plan::Rank &rank = *plan.ranks()->Get(r);
     const auto *starts = plan.programs()->Get(rank.program())->starts();
     if (length(starts) != length(rank.scalars())) {
-      report.add("rank {}: {} scalars, but its program describes {}", r, length(rank.scalars()), length(starts));
+      defects.add("rank {}: {} scalars, but its program describes {}", r, length(rank.scalars()), length(starts));
       continue;
     }
     for (uint32_t s = 0; s < length(starts); ++s) {
@@ -187,10 +187,10 @@ void checkStarts(const plan::Plan &plan, Report &report) {
         sound = parts <= int64_t{length(plan.ranks())};
       }
       if (!sound)
-        return report.add("rank {}: scalar {} is a share of {} times {}", r, s, start.size(), start.scale());
+        return defects.add("rank {}: scalar {} is a share of {} times {}", r, s, start.size(), start.scale());
       if (const int64_t wanted = splitPart(start.size(), parts, part).begin * start.scale();
           wanted != rank.scalars()->Get(s))
-        report.add("rank {}: scalar {} is {}, but its coordinates give {}", r, s, rank.scalars()->Get(s), wanted);
+        defects.add("rank {}: scalar {} is {}, but its coordinates give {}", r, s, rank.scalars()->Get(s), wanted);
     }
   }
 }
@@ -198,9 +198,9 @@ void checkStarts(const plan::Plan &plan, Report &report) {
 /// The parts of a program that depend on the rank, each once.
 class RankCheck {
 public:
-  RankCheck(const plan::Plan &plan, uint32_t first, const std::vector<uint32_t> &axes, Report &report)
+  RankCheck(const plan::Plan &plan, uint32_t first, const std::vector<uint32_t> &axes, Defects &defects)
       : plan(plan), program(*plan.programs()->Get(plan.ranks()->Get(first)->program())), first(first), axes(axes),
-        mesh(meshSizes(plan)), report(report) {
+        mesh(meshSizes(plan)), defects(defects) {
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       addSlot(i);
     for (uint32_t s = 0; s < length(program.segments()); ++s)
@@ -217,16 +217,16 @@ public:
     const plan::Rank &rank = *plan.ranks()->Get(r), &like = *plan.ranks()->Get(first);
     std::vector<uint32_t> lengths = lengthsOf(rank), wanted = lengthsOf(like);
     if (lengths != wanted)
-      return report.add(
+      return defects.add(
           "rank {}: it has [{}] groups, peers and scalars, rank {}, which runs the same program, has [{}]", r,
           fmt::join(lengths, ", "), first, fmt::join(wanted, ", "));
     for (uint32_t g = 0; g < length(rank.groups()); ++g) {
       uint32_t mine = rank.groups()->Get(g), theirs = like.groups()->Get(g);
       uint32_t members = length(plan.groups()->Get(mine)->ranks());
       if (members != length(plan.groups()->Get(theirs)->ranks()) || axes[mine] != axes[theirs])
-        return report.add("rank {}: its group {} ({} members) is not along the axes of rank {}'s, which runs the same "
-                          "program",
-                          r, g, members, first);
+        return defects.add("rank {}: its group {} ({} members) is not along the axes of rank {}'s, which runs the same "
+                           "program",
+                           r, g, members, first);
     }
     checkShapes(r, rank);
     checkShares(r, rank);
@@ -302,8 +302,8 @@ private:
       if (slot.shape())
         mine.assign(slot.shape()->begin(), slot.shape()->end());
       if (shape.exact ? local != mine : bytes > slot.bytes())
-        report.add("rank {}: slot {} of its program is [{}], but its coordinates give [{}]", r, shape.slot,
-                   fmt::join(mine, ", "), fmt::join(local, ", "));
+        defects.add("rank {}: slot {} of its program is [{}], but its coordinates give [{}]", r, shape.slot,
+                    fmt::join(mine, ", "), fmt::join(local, ", "));
     }
   }
 
@@ -313,7 +313,7 @@ private:
       auto me = static_cast<uint32_t>(std::find(members->begin(), members->end(), r) - members->begin());
       uint64_t bytes = static_cast<uint64_t>(share.sizes->Get(me)) * share.unitBytes;
       if (bytes > slotAt(share.slot).bytes())
-        report.add("rank {}: a share of {} bytes in slot {} of {}", r, bytes, share.slot, slotAt(share.slot).bytes());
+        defects.add("rank {}: a share of {} bytes in slot {} of {}", r, bytes, share.slot, slotAt(share.slot).bytes());
     }
   }
 
@@ -322,7 +322,7 @@ private:
   uint32_t first;
   const std::vector<uint32_t> &axes; ///< per group
   std::vector<uint32_t> mesh;
-  Report &report;
+  Defects &defects;
   std::set<std::vector<int64_t>> known;
   std::vector<Shape> shapes;
   std::vector<Share> shares;
@@ -343,35 +343,35 @@ std::vector<uint32_t> groupAxes(const plan::Plan &plan) {
   return list;
 }
 
-void checkTables(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T1");
-  uint64_t ranks = checkMesh(plan, report);
-  if (report.count())
+void checkTables(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T1");
+  uint64_t ranks = checkMesh(plan, defects);
+  if (defects.count())
     return;
   if (ranks != length(plan.ranks()) || ranks == 0)
-    return report.add("the mesh has {} ranks, the plan {}", ranks, length(plan.ranks()));
+    return defects.add("the mesh has {} ranks, the plan {}", ranks, length(plan.ranks()));
   if (plan.eval_batch() % std::max(1u, plan.microbatches()))
-    report.add("a batch of {} rows for evaluation is not cut into {} microbatches", plan.eval_batch(),
-               plan.microbatches());
-  checkBackend(plan, report);
-  checkTensors(plan, report);
+    defects.add("a batch of {} rows for evaluation is not cut into {} microbatches", plan.eval_batch(),
+                plan.microbatches());
+  checkBackend(plan, defects);
+  checkTensors(plan, defects);
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
-    checkRank(plan, r, report);
-  checkGroups(plan, report);
-  checkKernels(plan, report);
-  checkChoices(plan, report);
+    checkRank(plan, r, defects);
+  checkGroups(plan, defects);
+  checkKernels(plan, defects);
+  checkChoices(plan, defects);
 }
 
-void checkRanks(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "R1");
+void checkRanks(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "R1");
   const std::vector<uint32_t> axes = groupAxes(plan);
   std::map<uint32_t, RankCheck> checks;
-  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
-    auto [check, fresh] = checks.try_emplace(plan.ranks()->Get(r)->program(), plan, r, axes, report);
+  for (uint32_t r = 0; r < length(plan.ranks()) && !defects.full(); ++r) {
+    auto [check, fresh] = checks.try_emplace(plan.ranks()->Get(r)->program(), plan, r, axes, defects);
     if (!fresh)
       check->second.check(r);
   }
-  checkStarts(plan, report);
+  checkStarts(plan, defects);
 }
 
 } // namespace cleave::check

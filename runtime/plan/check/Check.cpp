@@ -1,21 +1,21 @@
 // The plan checker: tables and structure first; values and messages only if the structure is valid.
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 namespace cleave {
 
 namespace {
 
-void checkStructureOf(const plan::Plan &plan, check::Report &report) {
-  check::checkDeclared(plan, report);
-  if (report.count() == 0)
-    check::checkTables(plan, report);
-  if (report.count() == 0)
-    check::checkStructure(plan, report);
-  if (report.count() == 0)
-    check::checkRanks(plan, report);
+void checkStructureOf(const plan::Plan &plan, check::Defects &defects) {
+  check::checkDeclared(plan, defects);
+  if (defects.count() == 0)
+    check::checkTables(plan, defects);
+  if (defects.count() == 0)
+    check::checkStructure(plan, defects);
+  if (defects.count() == 0)
+    check::checkRanks(plan, defects);
 }
 
 void throwIfAny(const std::vector<std::string> &errors, const std::string &name) {
@@ -37,9 +37,9 @@ std::string check::placeOf(uint32_t program, const plan::Program &info, uint32_t
 }
 
 std::vector<std::string> checkPlanStructure(const plan::Plan &plan, const CheckOptions &options) {
-  check::Report report(options.maxErrors);
-  checkStructureOf(plan, report);
-  return report.take();
+  check::Defects defects(options.maxErrors);
+  checkStructureOf(plan, defects);
+  return defects.take();
 }
 
 void checkPlanStructureOrThrow(const plan::Plan &plan, const std::string &name) {
@@ -47,17 +47,17 @@ void checkPlanStructureOrThrow(const plan::Plan &plan, const std::string &name) 
 }
 
 std::vector<std::string> checkPlan(const plan::Plan &plan, const CheckOptions &options) {
-  check::Report report(options.maxErrors);
-  checkStructureOf(plan, report);
-  if (report.count() == 0) {
-    check::checkValues(plan, report);
-    check::checkMemory(plan, options, report);
-    check::checkPartials(plan, report);
-    check::checkTraining(plan, report);
-    check::checkCommunication(plan, report);
-    check::checkStreams(plan, report);
+  check::Defects defects(options.maxErrors);
+  checkStructureOf(plan, defects);
+  if (defects.count() == 0) {
+    check::checkValues(plan, defects);
+    check::checkMemory(plan, options, defects);
+    check::checkPartials(plan, defects);
+    check::checkTraining(plan, defects);
+    check::checkCommunication(plan, defects);
+    check::checkStreams(plan, defects);
   }
-  return report.take();
+  return defects.take();
 }
 
 void checkPlanOrThrow(const plan::Plan &plan, const std::string &name, const CheckOptions &options) {

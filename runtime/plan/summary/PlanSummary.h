@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-struct PlanReport {
+struct PlanSummary {
   struct Stage {
     std::vector<std::string> layers;
     std::vector<uint32_t> ranks;
@@ -69,7 +69,7 @@ struct PlanReport {
   std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
   std::vector<std::vector<Span>> timeline;          ///< per coordinate on axis pp; empty if there is one
   uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
-  std::optional<Prediction> predicted;              ///< reportPlan() leaves it empty: the runtime does not predict
+  std::optional<Prediction> predicted;              ///< summaryOf() leaves it empty: the runtime does not predict
 };
 
 /// "4 ranks = dp 2 x pp 2", "1 rank".
@@ -79,10 +79,10 @@ std::string ranksText(int64_t dp, int64_t tp, int64_t pp);
 uint64_t countParameters(const plan::Plan &plan);
 
 /// Throws environmentError if the plan's structure is invalid (Check.h). Its meaning is not checked.
-PlanReport reportPlan(const PlanFile &file);
+PlanSummary summaryOf(const PlanFile &file);
 
 /// The JSON of `cleave show --json`.
-std::string toJson(const PlanReport &report);
+std::string toJson(const PlanSummary &report);
 
 /// A tensor's split as text.
 std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding);

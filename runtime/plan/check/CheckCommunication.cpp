@@ -2,7 +2,7 @@
 // it must wait for another rank. A send only starts; a receive waits for its message, a wait for the receiver, a
 // collective for all members. If no rank can advance and some are not finished, the plan would deadlock.
 #include "runtime/base/RankWalk.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <deque>
@@ -68,8 +68,8 @@ bool same(const plan::Collective &a, const plan::Collective &b) {
 
 class Simulation {
 public:
-  Simulation(const plan::Plan &plan, bool eval, Report &report)
-      : plan(plan), eval(eval), report(report), cursors(length(plan.ranks())), walk(cursors.size()) {
+  Simulation(const plan::Plan &plan, bool eval, Defects &defects)
+      : plan(plan), eval(eval), defects(defects), cursors(length(plan.ranks())), walk(cursors.size()) {
     for (uint32_t p = 0; p < length(plan.programs()); ++p)
       programs.push_back(eventsOf(*plan.programs()->Get(p)));
   }
@@ -77,21 +77,21 @@ public:
   void run() {
     walk.run([&](size_t rank, size_t action) {
       const auto *actions = actionsOf(uint32_t(rank));
-      return !broken && !report.full() && action < length(actions) &&
+      return !broken && !defects.full() && action < length(actions) &&
              perform(uint32_t(rank), *actions->Get(uint32_t(action)));
     });
-    if (broken || report.full())
+    if (broken || defects.full())
       return;
     bool stuck = false;
     for (uint32_t r = 0; r < cursors.size(); ++r)
       if (walk.done(r) < length(actionsOf(r))) {
-        report.add("{}: rank {} waits forever: {}", entry(), r, waitsFor(r));
+        defects.add("{}: rank {} waits forever: {}", entry(), r, waitsFor(r));
         stuck = true;
       }
     for (auto &[key, queue] : messages)
       if (!queue.empty() && !stuck)
-        report.add("{}: rank {} sends message {} of microbatch {} to rank {}, which never receives it", entry(),
-                   key.sender, key.tag, key.microbatch, key.receiver);
+        defects.add("{}: rank {} sends message {} of microbatch {} to rank {}, which never receives it", entry(),
+                    key.sender, key.tag, key.microbatch, key.receiver);
   }
 
 private:
@@ -125,16 +125,18 @@ private:
   /// same tensor (stages name and shape activations differently).
   bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
     const auto named = [&](const plan::Slot &slot) {
-      return slot.tensor() >= 0 && plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() !=
-                                       plan::TensorKind::Activation;
+      return slot.tensor() >= 0 &&
+             plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() != plan::TensorKind::Activation;
     };
     return a.dtype() == b.dtype() && elementsOf(a) == elementsOf(b) &&
            (!named(a) || !named(b) || a.tensor() == b.tensor());
   }
 
   std::string describe(const plan::Slot &slot) const {
-    const auto *name = slot.tensor() < 0 ? slot.name() : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->name();
-    return fmt::format("{} [{}] of {}", name ? name->str() : "", slot.shape() ? fmt::format("{}", fmt::join(*slot.shape(), ", ")) : "",
+    const auto *name =
+        slot.tensor() < 0 ? slot.name() : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->name();
+    return fmt::format("{} [{}] of {}", name ? name->str() : "",
+                       slot.shape() ? fmt::format("{}", fmt::join(*slot.shape(), ", ")) : "",
                        EnumNameDType(slot.dtype()));
   }
 
@@ -186,8 +188,8 @@ private:
   bool received(uint32_t rank, const plan::SendId &id) {
     auto found = started.find({rank, rank, id.tag(), id.microbatch()});
     if (found == started.end()) {
-      report.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(),
-                 rank, walk.done(rank), id.tag(), id.microbatch());
+      defects.add("{}: rank {}, action {}: waits for message {} of microbatch {}, which it has not started", entry(),
+                  rank, walk.done(rank), id.tag(), id.microbatch());
       broken = true;
       return false;
     }
@@ -201,15 +203,15 @@ private:
       return false;
     const Sent &sent = found->second.front();
     if (sent.bytes != recv.bytes())
-      report.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank,
-                 place(rank), recv.bytes(), recv.tag(), key.sender, sent.bytes);
+      defects.add("{}: rank {}, {}: receives {} bytes of message {} from rank {}, which sends {}", entry(), rank,
+                  place(rank), recv.bytes(), recv.tag(), key.sender, sent.bytes);
     else if (sent.channel != recv.channel())
-      report.add("{}: rank {}, {}: receives message {} from rank {} on channel {}, which sends it on channel {}", entry(),
-                 rank, place(rank), recv.tag(), key.sender, recv.channel(), sent.channel);
+      defects.add("{}: rank {}, {}: receives message {} from rank {} on channel {}, which sends it on channel {}",
+                  entry(), rank, place(rank), recv.tag(), key.sender, recv.channel(), sent.channel);
     else if (const plan::Slot &slot = slotOf(rank, recv.slot()); !sameValue(*sent.slot, slot)) {
-      Rule rule(report, "C3");
-      report.add("{}: rank {}, {}: receives {} as message {} from rank {}, which sends {}", entry(), rank, place(rank),
-                 describe(slot), recv.tag(), key.sender, describe(*sent.slot));
+      Rule rule(defects, "C3");
+      defects.add("{}: rank {}, {}: receives {} as message {} from rank {}, which sends {}", entry(), rank, place(rank),
+                  describe(slot), recv.tag(), key.sender, describe(*sent.slot));
     }
     found->second.pop_front();
     --started[{key.sender, key.sender, key.tag, key.microbatch}];
@@ -231,8 +233,8 @@ private:
       uint32_t first = meeting.arrived[0];
       const plan::Collective &other = *current(first).collective;
       if (!same(op, other)) {
-        report.add("{}: rank {}, {}: starts {}, while rank {}, {}, starts {}", entry(), rank, place(rank), check::describe(op),
-                   first, place(first), check::describe(other));
+        defects.add("{}: rank {}, {}: starts {}, while rank {}, {}, starts {}", entry(), rank, place(rank),
+                    check::describe(op), first, place(first), check::describe(other));
         broken = true;
         return false;
       }
@@ -273,22 +275,22 @@ private:
 
   const plan::Plan &plan;
   bool eval;
-  Report &report;
+  Defects &defects;
   bool broken = false;
   std::vector<SegmentEvents> programs;
   std::vector<Cursor> cursors;
-  RankWalk walk;                                       ///< its items are the actions
-  std::map<MessageKey, std::deque<Sent>> messages;     ///< messages in flight
-  std::map<MessageKey, int64_t> started;               ///< by (sender, sender, tag, microbatch): not yet received
+  RankWalk walk;                                   ///< its items are the actions
+  std::map<MessageKey, std::deque<Sent>> messages; ///< messages in flight
+  std::map<MessageKey, int64_t> started;           ///< by (sender, sender, tag, microbatch): not yet received
   std::map<std::vector<uint32_t>, Meeting> meetings;
 };
 
 } // namespace
 
-void checkCommunication(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "C1");
+void checkCommunication(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "C1");
   for (bool eval : {false, true})
-    Simulation(plan, eval, report).run();
+    Simulation(plan, eval, defects).run();
 }
 
 } // namespace cleave::check

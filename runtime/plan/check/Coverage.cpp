@@ -1,5 +1,5 @@
 // Written bytes as ranges; strided windows are split into their runs.
-#include "runtime/plan/Coverage.h"
+#include "runtime/plan/check/Coverage.h"
 
 #include <algorithm>
 

@@ -2,9 +2,9 @@
 // trained parameter is written completely, from its own gradient. CheckPartials.cpp checks that the
 // gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
 #include "runtime/base/Schedules.h"
-#include "runtime/plan/CheckParts.h"
-#include "runtime/plan/Coverage.h"
 #include "runtime/plan/Segments.h"
+#include "runtime/plan/check/Coverage.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <map>
@@ -17,8 +17,8 @@ namespace {
 using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 
 /// Sums must be added in this order: another order would round differently and update running statistics differently.
-void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
-  Rule rule(report, "G4");
+void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Defects &defects) {
+  Rule rule(defects, "G4");
   const plan::Program &program = *plan.programs()->Get(p);
   const std::string name = plan.schedule() ? plan.schedule()->str() : "";
   std::map<uint32_t, int32_t> last;
@@ -30,14 +30,14 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
     if (length(segment.steps()) == 0)
       continue;
     if (phaseOf(segment.kind()) < phase)
-      report.add("program {}, {} action {}: segment {} ({}) runs too late", p, entry, a, action.segment(),
-                 EnumNameSegmentKind(segment.kind()));
+      defects.add("program {}, {} action {}: segment {} ({}) runs too late", p, entry, a, action.segment(),
+                  EnumNameSegmentKind(segment.kind()));
     phase = std::max(phase, phaseOf(segment.kind()));
     if (!perMicrobatch(segment.kind()))
       continue;
     if (segment.kind() == plan::SegmentKind::InputGradient && finished.count({segment.stage(), action.microbatch()}))
-      report.add("program {}, {} action {}: segment {} runs for microbatch {} after its weight gradients", p, entry, a,
-                 action.segment(), action.microbatch());
+      defects.add("program {}, {} action {}: segment {} runs for microbatch {} after its weight gradients", p, entry, a,
+                  action.segment(), action.microbatch());
     if (segment.kind() == plan::SegmentKind::WeightGradient)
       finished.insert({segment.stage(), action.microbatch()});
     const bool downwards = name == descendingSchedule && (segment.kind() == plan::SegmentKind::Backward ||
@@ -45,15 +45,15 @@ void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, cons
                                                           segment.kind() == plan::SegmentKind::WeightGradient);
     const auto [found, fresh] = last.try_emplace(action.segment(), action.microbatch());
     if (!fresh && (downwards ? action.microbatch() > found->second : action.microbatch() < found->second))
-      report.add(
+      defects.add(
           "program {}, {} action {}: segment {} runs for microbatch {} after {}; under schedule \"{}\" they run {}", p,
           entry, a, action.segment(), action.microbatch(), found->second, name, downwards ? "downwards" : "upwards");
     found->second = action.microbatch();
   }
 }
 
-void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Report &report) {
-  Rule rule(report, "G1");
+void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Defects &defects) {
+  Rule rule(defects, "G1");
   const plan::Program &program = *plan.programs()->Get(p);
   std::map<uint32_t, std::set<int32_t>> runs;
   for (uint32_t a = 0; a < length(actions); ++a) {
@@ -63,20 +63,20 @@ void checkRuns(const plan::Plan &plan, uint32_t p, const Actions *actions, const
       continue; // an action that only waits
     auto &of = runs[action.segment()];
     if (!of.insert(action.microbatch()).second || (!perMicrobatch(segment.kind()) && of.size() > 1))
-      report.add("program {}, {} action {}: segment {} runs again for microbatch {}", p, entry, a, action.segment(),
-                 action.microbatch());
+      defects.add("program {}, {} action {}: segment {} runs again for microbatch {}", p, entry, a, action.segment(),
+                  action.microbatch());
   }
   for (const auto &[s, of] : runs)
     if (perMicrobatch(program.segments()->Get(s)->kind()) && of.size() != std::max(1u, plan.microbatches()))
-      report.add("program {}, {}: segment {} runs for {} microbatches of {}", p, entry, s, of.size(),
-                 plan.microbatches());
+      defects.add("program {}, {}: segment {} runs for {} microbatches of {}", p, entry, s, of.size(),
+                  plan.microbatches());
 }
 
 /// Follows gradients to the parameters that they update.
 class UpdateCheck {
 public:
-  UpdateCheck(const plan::Plan &plan, uint32_t p, Report &report)
-      : plan(plan), program(*plan.programs()->Get(p)), p(p), report(report), carried(length(program.slots())) {
+  UpdateCheck(const plan::Plan &plan, uint32_t p, Defects &defects)
+      : plan(plan), program(*plan.programs()->Get(p)), p(p), defects(defects), carried(length(program.slots())) {
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
       const plan::Tensor *tensor = tensorOf(i);
       if (tensor && tensor->kind() == plan::TensorKind::Parameter && tensor->trainable() &&
@@ -86,7 +86,7 @@ public:
   }
 
   void run() {
-    Rule rule(report, "G3");
+    Rule rule(defects, "G3");
     if (parameters.empty() || length(program.train()) == 0)
       return;
     for (uint32_t a = 0; a < length(program.train()); ++a) {
@@ -149,33 +149,33 @@ private:
     const uint64_t bytes = valueBytes(*program.slots()->Get(slot));
     const std::string name = tensorOf(slot)->name() ? tensorOf(slot)->name()->str() : "";
     if (bytes && !update.moved && !update.without)
-      report.add("program {}: no step updates parameter {}, slot {}", p, name, slot);
+      defects.add("program {}: no step updates parameter {}, slot {}", p, name, slot);
     else if (bytes && update.without)
-      report.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name,
-                 slot);
+      defects.add("program {}: parameter {}, slot {}, is written from something that is not its gradient", p, name,
+                  slot);
     else if (bytes && update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes))
-      report.add("program {}: the update of parameter {}, slot {}, leaves byte {}", p, name, slot,
-                 *update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes));
+      defects.add("program {}: the update of parameter {}, slot {}, leaves byte {}", p, name, slot,
+                  *update.written.missing({Access::Read, slot, 0, bytes}, 0, bytes));
   }
 
   const plan::Plan &plan;
   const plan::Program &program;
   uint32_t p;
-  Report &report;
+  Defects &defects;
   std::vector<std::set<int32_t>> carried; ///< per slot: parameters whose gradients were used for it
   std::map<uint32_t, Update> parameters;  ///< by slot
 };
 
 } // namespace
 
-void checkTraining(const plan::Plan &plan, Report &report) {
-  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p) {
+void checkTraining(const plan::Plan &plan, Defects &defects) {
+  for (uint32_t p = 0; p < length(plan.programs()) && !defects.full(); ++p) {
     const plan::Program &program = *plan.programs()->Get(p);
-    checkRuns(plan, p, program.train(), "train", report);
-    checkRuns(plan, p, program.eval(), "eval", report);
-    checkOrder(plan, p, program.train(), "train", report);
-    checkOrder(plan, p, program.eval(), "eval", report);
-    UpdateCheck(plan, p, report).run();
+    checkRuns(plan, p, program.train(), "train", defects);
+    checkRuns(plan, p, program.eval(), "eval", defects);
+    checkOrder(plan, p, program.train(), "train", defects);
+    checkOrder(plan, p, program.eval(), "eval", defects);
+    UpdateCheck(plan, p, defects).run();
   }
 }
 

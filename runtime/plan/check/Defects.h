@@ -1,6 +1,6 @@
 // The parts of the plan checker and their shared helpers. Check.h lists what is checked.
 #pragma once
-#include "runtime/plan/Check.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/steps/Steps.h"
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@ namespace cleave::check {
 std::string printable(std::string text);
 
 /// Collects defects up to a limit.
-class Report {
+class Defects {
 public:
-  explicit Report(size_t most) : most(most) {}
+  explicit Defects(size_t most) : most(most) {}
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
     ++found;
     if (errors.size() >= most)
@@ -39,13 +39,13 @@ private:
 /// Sets the rule of docs/plan.md that reported defects violate, for the lifetime of this object.
 class Rule {
 public:
-  Rule(Report &report, const char *number) : report(report), before(report.rule) { report.rule = number; }
-  ~Rule() { report.rule = before; }
+  Rule(Defects &defects, const char *number) : defects(defects), before(defects.rule) { defects.rule = number; }
+  ~Rule() { defects.rule = before; }
   Rule(const Rule &) = delete;
   Rule &operator=(const Rule &) = delete;
 
 private:
-  Report &report;
+  Defects &defects;
   const char *before;
 };
 
@@ -62,34 +62,34 @@ std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segmen
 
 /// Checks that every number has a value that plan.fbs declares for it, and that texts have no control characters. All
 /// other checks require that this finds nothing.
-void checkDeclared(const plan::Plan &plan, Report &report);
+void checkDeclared(const plan::Plan &plan, Defects &defects);
 /// Checks mesh, tensors, groups and each rank's tables. All other checks require that this finds nothing.
-void checkTables(const plan::Plan &plan, Report &report);
+void checkTables(const plan::Plan &plan, Defects &defects);
 /// Checks kernel declarations, and that the code contains the kernels. Part of checkTables.
-void checkKernels(const plan::Plan &plan, Report &report);
+void checkKernels(const plan::Plan &plan, Defects &defects);
 /// Checks the plan's training and data. Part of the tables.
-void checkChoices(const plan::Plan &plan, Report &report);
+void checkChoices(const plan::Plan &plan, Defects &defects);
 /// Checks that every input slot of a program is bound to one field of the data with the same type and elements per
 /// sample. Slots must be valid.
-void checkFields(const plan::Plan &plan, uint32_t program, Report &report);
+void checkFields(const plan::Plan &plan, uint32_t program, Defects &defects);
 /// Compares the ranks of each program with the first of them, which checkStructure follows, in everything the program
 /// relies on: lengths of tables, sizes of groups, shares, local shapes.
-void checkRanks(const plan::Plan &plan, Report &report);
+void checkRanks(const plan::Plan &plan, Defects &defects);
 /// The mesh axes along which the members of each group differ, one bit each.
 std::vector<uint32_t> groupAxes(const plan::Plan &plan);
 /// Checks everything that later parts rely on: indices, sizes, names. They require that this finds nothing.
-void checkStructure(const plan::Plan &plan, Report &report);
+void checkStructure(const plan::Plan &plan, Defects &defects);
 /// Checks that every step reads, and every segment leaves, the values that they declare.
-void checkValues(const plan::Plan &plan, Report &report);
+void checkValues(const plan::Plan &plan, Defects &defects);
 /// Checks values in memory along each program's actions.
-void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &report);
+void checkMemory(const plan::Plan &plan, const CheckOptions &options, Defects &defects);
 /// Checks partial values.
-void checkPartials(const plan::Plan &plan, Report &report);
+void checkPartials(const plan::Plan &plan, Defects &defects);
 /// Checks the schedule, the sum of every gradient, and its update.
-void checkTraining(const plan::Plan &plan, Report &report);
+void checkTraining(const plan::Plan &plan, Defects &defects);
 /// Checks GPU plans: streams, waits, order of messages, workspace.
-void checkStreams(const plan::Plan &plan, Report &report);
+void checkStreams(const plan::Plan &plan, Defects &defects);
 /// Checks all ranks together: collectives and messages.
-void checkCommunication(const plan::Plan &plan, Report &report);
+void checkCommunication(const plan::Plan &plan, Defects &defects);
 
 } // namespace cleave::check

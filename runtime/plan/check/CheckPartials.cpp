@@ -3,7 +3,7 @@
 // a reduction in place makes it whole until the next write, so actions are followed in order. A reduce segment creates
 // no new partial values: its results are as partial as its inputs. Slots without a sharding are skipped.
 #include "runtime/base/AxisRole.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
 #include <set>
@@ -44,8 +44,8 @@ struct StepFacts {
 class PartialCheck {
 public:
   PartialCheck(const plan::Plan &plan, uint32_t index, const plan::Rank &rank, const std::vector<Axes> &axesOf,
-               Report &report)
-      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), axesOf(axesOf), report(report) {
+               Defects &defects)
+      : plan(plan), index(index), program(*plan.programs()->Get(index)), rank(rank), axesOf(axesOf), defects(defects) {
     for (uint32_t i = 0; i < length(program.slots()); ++i)
       declared.push_back(declaredAxes(plan, *program.slots()->Get(i)));
     for (uint32_t a = 0; a < length(plan.mesh()); ++a)
@@ -60,14 +60,14 @@ public:
     reduced.assign(declared.size(), 0);
     for (uint32_t a = 0; a < length(actions); ++a) {
       uint32_t segment = actions->Get(a)->segment();
-      for (size_t i = 0; i < segments[segment].size() && !report.full(); ++i)
+      for (size_t i = 0; i < segments[segment].size() && !defects.full(); ++i)
         visit(segment, segments[segment][i]);
     }
-    Rule rule(report, "P3");
+    Rule rule(defects, "P3");
     for (uint32_t i = 0; i < length(program.metrics()) && length(actions) > 0; ++i)
       if (const uint32_t slot = program.metrics()->Get(i)->slot(); current[slot])
-        report.add("program {}: metric '{}', slot {}, is still partial over {} at the end", index,
-                   program.metrics()->Get(i)->name()->str(), slot, names(plan, current[slot]));
+        defects.add("program {}: metric '{}', slot {}, is still partial over {} at the end", index,
+                    program.metrics()->Get(i)->name()->str(), slot, names(plan, current[slot]));
   }
 
 private:
@@ -78,11 +78,14 @@ private:
       const bool batch = step->op_type() == plan::StepOp::KernelBatch;
       const size_t first = list.size();
       list.resize(first + (batch ? length(step->op_as_KernelBatch()->calls()) : 1), {step, i, {}, {}});
-      forEachAccess(*step, program, [&](const Access &access) {
-        StepFacts &facts = list[first + (batch ? static_cast<size_t>(access.part) : 0)];
-        (access.kind == Access::Write ? facts.writes : facts.reads).push_back(access.slot);
-        facts.unknownWrites = facts.unknownWrites || access.kind == Access::Unknown;
-      }, &plan);
+      forEachAccess(
+          *step, program,
+          [&](const Access &access) {
+            StepFacts &facts = list[first + (batch ? static_cast<size_t>(access.part) : 0)];
+            (access.kind == Access::Write ? facts.writes : facts.reads).push_back(access.slot);
+            facts.unknownWrites = facts.unknownWrites || access.kind == Access::Unknown;
+          },
+          &plan);
     }
     return list;
   }
@@ -114,8 +117,8 @@ private:
       const plan::CollectiveBuffer &buffer = *op.buffers()->Get(i);
       Axes before = current[buffer.in()], after = before & ~removed;
       if (reduces && (before & removed) && declaredKind(buffer.in()) != op.reduce())
-        report.add("{}: reduces slot {} by {}, which is partial by {}", place(segment, step), buffer.in(),
-                   EnumNameReduceKind(op.reduce()), EnumNameReduceKind(declaredKind(buffer.in())));
+        defects.add("{}: reduces slot {} by {}, which is partial by {}", place(segment, step), buffer.in(),
+                    EnumNameReduceKind(op.reduce()), EnumNameReduceKind(declaredKind(buffer.in())));
       if (reduces)
         checkOnce(buffer, before, removed, segment, step);
       if (buffer.in() == buffer.out()) {
@@ -123,21 +126,21 @@ private:
         continue;
       }
       if (known(buffer.out()) && (after & ~declared[buffer.out()]))
-        report.add("{}: slot {} is partial over {}, the group reduces {}, but slot {} is declared whole",
-                   place(segment, step), buffer.in(), names(plan, before), names(plan, removed), buffer.out());
+        defects.add("{}: slot {} is partial over {}, the group reduces {}, but slot {} is declared whole",
+                    place(segment, step), buffer.in(), names(plan, before), names(plan, removed), buffer.out());
       current[buffer.out()] = declared[buffer.out()];
     }
   }
 
   /// Each axis must be summed exactly once. Stages that contribute nothing hold a zero that is not marked as partial.
   void checkOnce(const plan::CollectiveBuffer &buffer, Axes before, Axes removed, uint32_t segment, uint32_t step) {
-    Rule rule(report, "P2");
+    Rule rule(defects, "P2");
     if (reduced[buffer.in()] & removed)
-      report.add("{}: sums slot {} over {}, over which it has been summed", place(segment, step), buffer.in(),
-                 names(plan, reduced[buffer.in()] & removed));
+      defects.add("{}: sums slot {} over {}, over which it has been summed", place(segment, step), buffer.in(),
+                  names(plan, reduced[buffer.in()] & removed));
     else if (known(buffer.in()) && !(removed & stages) && (before & removed) != removed)
-      report.add("{}: sums slot {} over {}, which is partial over {}", place(segment, step), buffer.in(),
-                 names(plan, removed), names(plan, before));
+      defects.add("{}: sums slot {} over {}, which is partial over {}", place(segment, step), buffer.in(),
+                  names(plan, removed), names(plan, before));
     reduced[buffer.out()] = reduced[buffer.in()] | removed;
   }
 
@@ -154,15 +157,15 @@ private:
     if (!read || facts.unknownWrites)
       return;
     if (!steps::isLinear(*facts.step))
-      return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first,
-                        names(plan, read));
+      return defects.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first,
+                         names(plan, read));
     if (const auto *op = facts.step->op_as_Matmul()) {
       if (op->aux() && op->epilogue() == plan::Epilogue::GeluGradient && current[op->aux()->slot()])
-        return report.add("{}: multiplies by a function of slot {}, which is still partial over {}",
-                          place(segment, step), op->aux()->slot(), names(plan, current[op->aux()->slot()]));
+        return defects.add("{}: multiplies by a function of slot {}, which is still partial over {}",
+                           place(segment, step), op->aux()->slot(), names(plan, current[op->aux()->slot()]));
       if (op->a()->slot() != op->c()->slot() && (current[op->a()->slot()] & current[op->b()->slot()]))
-        return report.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
-                          op->b()->slot());
+        return defects.add("{}: multiplies two partial values, slots {} and {}", place(segment, step), op->a()->slot(),
+                           op->b()->slot());
     }
     // A fused kernel may have unrelated outputs; for each partial slot that it reads, at least one output must be
     // partial over the same axes.
@@ -173,8 +176,8 @@ private:
     const bool said = std::any_of(facts.writes.begin(), facts.writes.end(), [&](uint32_t slot) { return known(slot); });
     for (uint32_t slot : facts.reads)
       if (said && !carries(current[slot]))
-        return report.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole",
-                          place(segment, step), slot, names(plan, current[slot]), facts.writes[0]);
+        return defects.add("{}: reads slot {}, still partial over {}, and writes slot {} as if it were whole",
+                           place(segment, step), slot, names(plan, current[slot]), facts.writes[0]);
   }
 
   const plan::Plan &plan;
@@ -182,7 +185,7 @@ private:
   const plan::Program &program;
   const plan::Rank &rank;
   const std::vector<Axes> &axesOf; ///< of each group of the plan
-  Report &report;
+  Defects &defects;
   std::vector<Axes> declared, current; ///< by slot
   std::vector<Axes> reduced;           ///< per slot: axes summed by collectives since the last write
   Axes stages = 0;                     ///< the axis of pipeline stages
@@ -191,15 +194,15 @@ private:
 
 } // namespace
 
-void checkPartials(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "P1");
+void checkPartials(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "P1");
   std::set<uint32_t> done;
   const std::vector<Axes> axes = groupAxes(plan);
-  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r) {
+  for (uint32_t r = 0; r < length(plan.ranks()) && !defects.full(); ++r) {
     const plan::Rank &rank = *plan.ranks()->Get(r);
     if (!done.insert(rank.program()).second)
       continue;
-    PartialCheck check(plan, rank.program(), rank, axes, report);
+    PartialCheck check(plan, rank.program(), rank, axes, defects);
     check.follow(plan.programs()->Get(rank.program())->train());
     check.follow(plan.programs()->Get(rank.program())->eval());
   }

@@ -1,8 +1,8 @@
 // The values that plan.fbs declares for each field (Fields.h). What other checks and all readers of plans may rely on:
 // every index names an entry of its list, every enumeration has one of its values, sizes are in range.
 // Texts must not contain control characters, which a terminal would interpret.
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Fields.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <optional>
 
@@ -26,26 +26,26 @@ std::optional<size_t> controlCharacter(std::string_view text, bool lines) {
 
 class DeclaredCheck : public FieldVisitor {
 public:
-  explicit DeclaredCheck(Report &report) : report(report) {}
+  explicit DeclaredCheck(Defects &defects) : defects(defects) {}
 
   void number(const FieldWalk &at, const Number &number) override {
-    if (number.allowed() || report.full())
+    if (number.allowed() || defects.full())
       return;
-    Rule rule(report, "N1");
+    Rule rule(defects, "N1");
     const FieldType &field = number.field;
     if (field.isReal())
-      report.add("{} is {}, must be {}", at.path(), number.real, field.declared);
+      defects.add("{} is {}, must be {}", at.path(), number.real, field.declared);
     else if (field.bound == Bound::None)
-      report.add("{} is {}, must be {}", at.path(), number.value, field.declared);
+      defects.add("{} is {}, must be {}", at.path(), number.value, field.declared);
     else
-      report.add("{} is {}, must be {}an index of {}, which has {}", at.path(), number.value,
-                 field.low < 0 ? "-1 or " : "", field.declared, number.high + 1);
+      defects.add("{} is {}, must be {}an index of {}, which has {}", at.path(), number.value,
+                  field.low < 0 ? "-1 or " : "", field.declared, number.high + 1);
   }
 
   void text(const FieldWalk &at, const FieldType &field, std::string_view text) override {
-    Rule rule(report, "T8");
-    if (const auto found = controlCharacter(text, field.lines); found && !report.full())
-      report.add("{} has a control character at byte {}", at.path(), *found);
+    Rule rule(defects, "T8");
+    if (const auto found = controlCharacter(text, field.lines); found && !defects.full())
+      defects.add("{} has a control character at byte {}", at.path(), *found);
   }
 
   bool list(const FieldWalk &at, const FieldType &field, const uint8_t *data, uint32_t entries) override {
@@ -56,21 +56,21 @@ public:
 
 private:
   void shape(const FieldWalk &at, const uint8_t *data, uint32_t entries) {
-    Rule rule(report, "N1");
+    Rule rule(defects, "N1");
     if (entries > mostDims)
-      return report.add("{} has {} dimensions, at most {}", at.path(), entries, mostDims);
+      return defects.add("{} has {} dimensions, at most {}", at.path(), entries, mostDims);
     int64_t all = 1;
     for (uint32_t i = 0; i < entries; ++i) {
       const auto size = flatbuffers::ReadScalar<int64_t>(data + i * sizeof(int64_t));
       if (!sane({size}))
         return; // reported as a number
       if (!sane({all, size}))
-        return report.add("{} has more than {} elements", at.path(), largest);
+        return defects.add("{} has more than {} elements", at.path(), largest);
       all *= std::max<int64_t>(1, size);
     }
   }
 
-  Report &report;
+  Defects &defects;
 };
 
 } // namespace
@@ -81,8 +81,8 @@ std::string printable(std::string text) {
   return text;
 }
 
-void checkDeclared(const plan::Plan &plan, Report &report) {
-  DeclaredCheck check(report);
+void checkDeclared(const plan::Plan &plan, Defects &defects) {
+  DeclaredCheck check(defects);
   FieldWalk(plan, check).run();
 }
 

@@ -1,6 +1,6 @@
 // Tracks which bytes of a slot have been written.
 #pragma once
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <optional>
 #include <vector>

@@ -1,6 +1,6 @@
 // Checks a plan's records of its training and of the data that it expects.
 #include "runtime/base/Precision.h"
-#include "runtime/plan/CheckParts.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <set>
 
@@ -9,27 +9,27 @@ namespace cleave::check {
 namespace {
 
 /// The half type and the optimisation level must fit together.
-void checkPrecision(const plan::Training &training, Report &report) {
+void checkPrecision(const plan::Training &training, Defects &defects) {
   const plan::Precision precision = training.precision(), reduce = training.reduce();
   const bool half = precision == plan::Precision::Bf16 || precision == plan::Precision::Fp16;
   if (half != (training.level() > 0))
-    report.add("precision {} at level O{}", static_cast<int>(precision), training.level());
+    defects.add("precision {} at level O{}", static_cast<int>(precision), training.level());
   if (reduce != plan::Precision::Fp32 && (!half || reduce != precision))
-    report.add("gradients are reduced in precision {}, the run has {}", static_cast<int>(reduce),
-               static_cast<int>(precision));
+    defects.add("gradients are reduced in precision {}, the run has {}", static_cast<int>(reduce),
+                static_cast<int>(precision));
   const double scale = training.loss_scale();
   if (training.loss_scaling() == plan::LossScaling::None ? scale != 0 : !(scale >= 1 && scale <= LossScale::largest))
-    report.add("a loss scale of {}", scale);
+    defects.add("a loss scale of {}", scale);
 }
 
-void checkField(const plan::DataField &field, uint32_t index, Report &report) {
+void checkField(const plan::DataField &field, uint32_t index, Defects &defects) {
   if (!field.name() || field.name()->size() == 0)
-    report.add("data field {} has no name", index);
+    defects.add("data field {} has no name", index);
   if (field.dtype() != plan::DType::F32 && field.dtype() != plan::DType::I32)
-    report.add("data field {} must be of f32 or i32, found {}", index, dtypeName(field.dtype()));
+    defects.add("data field {} must be of f32 or i32, found {}", index, dtypeName(field.dtype()));
   for (uint32_t d = 0; d < length(field.shape()); ++d)
     if (field.shape()->Get(d) < 1)
-      report.add("data field {}: dimension {} is {}", index, d, field.shape()->Get(d));
+      defects.add("data field {}: dimension {} is {}", index, d, field.shape()->Get(d));
 }
 
 /// The defect of an input of this name that reads this tensor; "" if there is none, or if the plan does not describe
@@ -57,37 +57,37 @@ std::string inputProblem(const plan::Plan &plan, const std::string &name, const 
 
 } // namespace
 
-void checkChoices(const plan::Plan &plan, Report &report) {
-  Rule rule(report, "T9");
+void checkChoices(const plan::Plan &plan, Defects &defects) {
+  Rule rule(defects, "T9");
   if (const plan::Training *training = plan.training())
-    checkPrecision(*training, report);
+    checkPrecision(*training, defects);
   if (const plan::Data *data = plan.data())
     for (uint32_t i = 0; i < length(data->fields()); ++i)
-      checkField(*data->fields()->Get(i), i, report);
+      checkField(*data->fields()->Get(i), i, defects);
 }
 
-void checkFields(const plan::Plan &plan, uint32_t index, Report &report) {
+void checkFields(const plan::Plan &plan, uint32_t index, Defects &defects) {
   const plan::Program &program = *plan.programs()->Get(index);
   std::set<uint32_t> bound;
   for (uint32_t i = 0; i < length(program.inputs()); ++i) {
     const plan::NamedSlot &input = *program.inputs()->Get(i);
     const plan::Slot *slot = program.slots()->Get(input.slot());
     if (slot->space() != plan::Space::Input) {
-      report.add("program {}: input {} must be an input slot, found slot {}", index, i, input.slot());
+      defects.add("program {}: input {} must be an input slot, found slot {}", index, i, input.slot());
       continue;
     }
     if (!bound.insert(input.slot()).second)
-      report.add("program {}: slot {} is bound to two inputs", index, input.slot());
+      defects.add("program {}: slot {} is bound to two inputs", index, input.slot());
     const uint32_t tensor = slot->tensor() < 0 ? length(plan.tensors()) : static_cast<uint32_t>(slot->tensor());
     const std::string name = input.name() ? input.name()->str() : "";
     if (tensor >= length(plan.tensors()) || plan.tensors()->Get(tensor)->name()->string_view() != name)
-      report.add("program {}: input '{}' is slot {}, which has another tensor", index, name, input.slot());
+      defects.add("program {}: input '{}' is slot {}, which has another tensor", index, name, input.slot());
     else if (const std::string problem = inputProblem(plan, name, *plan.tensors()->Get(tensor)); !problem.empty())
-      report.add("program {}: input '{}' {}", index, name, problem);
+      defects.add("program {}: input '{}' {}", index, name, problem);
   }
   for (uint32_t i = 0; i < length(program.slots()); ++i)
     if (program.slots()->Get(i)->space() == plan::Space::Input && !bound.count(i))
-      report.add("program {}: input slot {} is bound to no field of the data", index, i);
+      defects.add("program {}: input slot {} is bound to no field of the data", index, i);
 }
 
 } // namespace cleave::check

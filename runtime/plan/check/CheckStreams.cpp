@@ -2,8 +2,8 @@
 // with them no two steps that access the same bytes are unordered; messages of a direction are received in the order in
 // which they are sent; the workspace is large enough for the steps.
 #include "runtime/plan/Backend.h"
-#include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Streams.h"
+#include "runtime/plan/check/Defects.h"
 
 #include <map>
 
@@ -13,35 +13,35 @@ namespace {
 
 class StreamCheck {
 public:
-  StreamCheck(const plan::Plan &plan, uint32_t index, Report &report)
-      : index(index), program(*plan.programs()->Get(index)), report(report) {}
+  StreamCheck(const plan::Plan &plan, uint32_t index, Defects &defects)
+      : index(index), program(*plan.programs()->Get(index)), defects(defects) {}
 
   void run() {
-    const size_t before = report.count();
+    const size_t before = defects.count();
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
         const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
         if (const uint32_t stream = steps::onGpu(step).stream; step.stream() != stream)
-          report.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i), stream,
-                     step.stream());
+          defects.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i), stream,
+                      step.stream());
       }
     for (const auto *actions : {program.train(), program.eval()})
       for (uint32_t a = 0; a < length(actions); ++a)
         for (uint32_t w = 0; w < length(actions->Get(a)->waits()); ++w)
           checkWait(actions, a, *actions->Get(a)->waits()->Get(w));
     if (gpuWorkspace(program) > program.workspace_bytes())
-      report.add("program {}: its steps may take {} bytes of workspace, it has {}", index, gpuWorkspace(program),
-                 program.workspace_bytes());
-    if (report.count() != before)
+      defects.add("program {}: its steps may take {} bytes of workspace, it has {}", index, gpuWorkspace(program),
+                  program.workspace_bytes());
+    if (defects.count() != before)
       return;
     for (bool eval : {false, true})
       findUnordered(program, eval, [&](const StepPlace &earlier, const StepPlace &later, uint32_t slot) {
         const auto *actions = eval ? program.eval() : program.train();
         const auto *name = program.slots()->Get(slot)->name();
-        report.add("{}: it does not wait for {} of action {}, which accesses the same bytes as its slot {} ({})",
-                   placeOf(index, program, actions->Get(later.action)->segment(), later.step),
-                   placeOf(index, program, actions->Get(earlier.action)->segment(), earlier.step), earlier.action, slot,
-                   name ? name->str() : "");
+        defects.add("{}: it does not wait for {} of action {}, which accesses the same bytes as its slot {} ({})",
+                    placeOf(index, program, actions->Get(later.action)->segment(), later.step),
+                    placeOf(index, program, actions->Get(earlier.action)->segment(), earlier.step), earlier.action,
+                    slot, name ? name->str() : "");
       });
   }
 
@@ -52,16 +52,16 @@ private:
       return program.segments()->Get(actions->Get(action)->segment())->steps();
     };
     if (wait.on_action() > a || (wait.on_action() == a && wait.on_step() >= wait.step()))
-      report.add("program {}, action {}: step {} waits for step {} of action {}, which is not an earlier one", index, a,
-                 wait.step(), wait.on_step(), wait.on_action());
+      defects.add("program {}, action {}: step {} waits for step {} of action {}, which is not an earlier one", index,
+                  a, wait.step(), wait.on_step(), wait.on_action());
     else if (steps(a)->Get(wait.step())->stream() == steps(wait.on_action())->Get(wait.on_step())->stream())
-      report.add("program {}, action {}: step {} waits for step {} of action {}, which is in the same stream", index, a,
-                 wait.step(), wait.on_step(), wait.on_action());
+      defects.add("program {}, action {}: step {} waits for step {} of action {}, which is in the same stream", index,
+                  a, wait.step(), wait.on_step(), wait.on_action());
   }
 
   uint32_t index;
   const plan::Program &program;
-  Report &report;
+  Defects &defects;
 };
 
 struct MessageName {
@@ -90,20 +90,20 @@ void messagesOf(const plan::Plan &plan, uint32_t rank, bool eval, Messages &sent
   }
 }
 
-void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
+void checkMessageOrder(const plan::Plan &plan, bool eval, Defects &defects) {
   std::vector<Messages> sent(length(plan.ranks())), received(length(plan.ranks()));
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
     messagesOf(plan, r, eval, sent[r], received[r]);
-  for (uint32_t r = 0; r < length(plan.ranks()) && !report.full(); ++r)
+  for (uint32_t r = 0; r < length(plan.ranks()) && !defects.full(); ++r)
     for (const auto &[to, list] : sent[r]) {
       const auto [peer, channel] = to;
       const std::vector<MessageName> &there = received[peer][{r, channel}];
       for (size_t i = 0; i < std::min(list.size(), there.size()); ++i)
         if (list[i] != there[i]) {
-          report.add("ranks {} to {}: message {} of the {} list is {} of microbatch {} where it is sent and {} of "
-                     "microbatch {} where it is received; on GPUs the order must be the same",
-                     r, peer, i, eval ? "eval" : "train", list[i].tag, list[i].microbatch, there[i].tag,
-                     there[i].microbatch);
+          defects.add("ranks {} to {}: message {} of the {} list is {} of microbatch {} where it is sent and {} of "
+                      "microbatch {} where it is received; on GPUs the order must be the same",
+                      r, peer, i, eval ? "eval" : "train", list[i].tag, list[i].microbatch, there[i].tag,
+                      there[i].microbatch);
           break;
         }
     }
@@ -111,14 +111,14 @@ void checkMessageOrder(const plan::Plan &plan, bool eval, Report &report) {
 
 } // namespace
 
-void checkStreams(const plan::Plan &plan, Report &report) {
+void checkStreams(const plan::Plan &plan, Defects &defects) {
   if (backendOf(plan) != Target::Kind::Cuda)
     return;
-  Rule rule(report, "X1");
-  for (uint32_t p = 0; p < length(plan.programs()) && !report.full(); ++p)
-    StreamCheck(plan, p, report).run();
+  Rule rule(defects, "X1");
+  for (uint32_t p = 0; p < length(plan.programs()) && !defects.full(); ++p)
+    StreamCheck(plan, p, defects).run();
   for (bool eval : {false, true})
-    checkMessageOrder(plan, eval, report);
+    checkMessageOrder(plan, eval, defects);
 }
 
 } // namespace cleave::check

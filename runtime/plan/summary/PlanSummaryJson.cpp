@@ -1,11 +1,11 @@
 // A report as JSON: the documented fields of `cleave show --json`, and some others.
 #include "runtime/base/JsonText.h"
-#include "runtime/session/Report.h"
+#include "runtime/plan/summary/PlanSummary.h"
 
 namespace cleave {
 using Json = nlohmann::ordered_json;
 
-static Json predictedJson(const std::optional<PlanReport::Prediction> &predicted) {
+static Json predictedJson(const std::optional<PlanSummary::Prediction> &predicted) {
   if (!predicted)
     return nullptr;
   return {{"step_ms", predicted->step * 1e3},
@@ -16,7 +16,7 @@ static Json predictedJson(const std::optional<PlanReport::Prediction> &predicted
           {"bubble_fraction", predicted->bubbleFraction}};
 }
 
-std::string toJson(const PlanReport &report) {
+std::string toJson(const PlanSummary &report) {
   Json json{{"model", report.model},
             {"mesh", {{"dp", report.dp}, {"tp", report.tp}, {"pp", report.pp}}},
             {"ranks", report.ranks},
