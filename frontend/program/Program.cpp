@@ -13,7 +13,9 @@
 #include "runtime/options/CommandLine.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/GuardedMain.h"
+#include "runtime/session/Launcher.h"
+#include "runtime/session/PrepareProcess.h"
 #include "runtime/session/Progress.h"
 #include "runtime/session/Report.h"
 

@@ -8,7 +8,7 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
 #include "runtime/session/Report.h"
 
 #include <algorithm>
