@@ -270,29 +270,6 @@ static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double b
   return rate;
 }
 
-static plan::OptimizerT optimizerOf(const TrainConfig &config) {
-  constexpr plan::OptimizerKind kind[] = {plan::OptimizerKind::Sgd, plan::OptimizerKind::Adam,
-                                          plan::OptimizerKind::AdamW};
-  plan::OptimizerT stored;
-  stored.kind = kind[config.optimizer.index()];
-  stored.weight_decay = weightDecay(config.optimizer);
-  stored.clip_norm = config.clipNorm;
-  if (const Sgd *sgd = std::get_if<Sgd>(&config.optimizer)) {
-    stored.momentum = sgd->momentum;
-    stored.nesterov = sgd->nesterov;
-  }
-  const auto betas = [&](const auto &adam) {
-    stored.beta1 = adam.beta1;
-    stored.beta2 = adam.beta2;
-    stored.eps = adam.eps;
-  };
-  if (const Adam *adam = std::get_if<Adam>(&config.optimizer))
-    betas(*adam);
-  if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
-    betas(*adam);
-  return stored;
-}
-
 plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision) {
   plan::TrainingT stored;
   storePrecision(precision, stored);

@@ -5,6 +5,7 @@
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/OptimizerFields.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -157,7 +158,7 @@ std::vector<Option> compileOptions() {
        .field = &Run::optimizer,
        .type = "NAME",
        .uses = {{compile, "sgd, adam or adamw"}},
-       .words = {"sgd", "adam", "adamw"},
+       .words = {optimizerNames.begin(), optimizerNames.end()},
        .ranks = Agree::Value,
        .planned = optimizer(&Run::optimizer, optimizerNameOf)},
       {.name = "--lr",

@@ -3,6 +3,7 @@
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Trace.h"
 #include "runtime/base/UserCode.h"
+#include "runtime/plan/OptimizerFields.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -250,25 +251,14 @@ void Builder::prediction() {
 }
 
 void Builder::optimizer() {
+  const plan::OptimizerT optimizer = optimizerOf(config);
   mlir::NamedAttrList attrs;
-  const auto number = [&](const char *name, double value) { attrs.set(name, b.getF64FloatAttr(value)); };
   attrs.set("name", b.getStringAttr(optimizerName(config.optimizer)));
-  number("lr", learningRate(config.optimizer));
-  number("weight_decay", weightDecay(config.optimizer));
-  number("clip_norm", config.clipNorm);
-  if (const Sgd *sgd = std::get_if<Sgd>(&config.optimizer)) {
-    number("momentum", sgd->momentum);
-    attrs.set("nesterov", b.getBoolAttr(sgd->nesterov));
-  }
-  const auto betas = [&](const auto &adam) {
-    number("beta1", adam.beta1);
-    number("beta2", adam.beta2);
-    number("eps", adam.eps);
-  };
-  if (const Adam *adam = std::get_if<Adam>(&config.optimizer))
-    betas(*adam);
-  if (const AdamW *adam = std::get_if<AdamW>(&config.optimizer))
-    betas(*adam);
+  attrs.set("lr", b.getF64FloatAttr(learningRate(config.optimizer)));
+  for (const OptimizerField &field : optimizerFields(optimizer.kind))
+    attrs.set(field.name, b.getF64FloatAttr(optimizer.*field.value));
+  if (optimizer.kind == plan::OptimizerKind::Sgd)
+    attrs.set("nesterov", b.getBoolAttr(optimizer.nesterov));
   graph.module()->setAttr(attr::optimizer, attrs.getDictionary(b.getContext()));
 }
 
@@ -299,15 +289,29 @@ std::vector<DataField> fieldsOf(const Data &data) {
   return callUser([] { return "data: the fields of the data set"; }, [&] { return own->fields(); });
 }
 
-std::string optimizerName(const Optimizer &optimizer) {
-  constexpr const char *names[] = {"sgd", "adam", "adamw"};
-  return names[optimizer.index()];
-}
+std::string optimizerName(const Optimizer &optimizer) { return optimizerNames[optimizer.index()]; }
 double learningRate(const Optimizer &optimizer) {
   return std::visit([](const auto &o) { return o.lr; }, optimizer);
 }
-double weightDecay(const Optimizer &optimizer) {
-  return std::visit([](const auto &o) { return o.weightDecay; }, optimizer);
+
+plan::OptimizerT optimizerOf(const TrainConfig &config) {
+  plan::OptimizerT stored;
+  stored.kind = static_cast<plan::OptimizerKind>(config.optimizer.index()); // the enumeration has the variant's order
+  stored.clip_norm = config.clipNorm;
+  std::visit(
+      [&](const auto &optimizer) {
+        stored.weight_decay = optimizer.weightDecay;
+        if constexpr (std::is_same_v<std::decay_t<decltype(optimizer)>, Sgd>) {
+          stored.momentum = optimizer.momentum;
+          stored.nesterov = optimizer.nesterov;
+        } else {
+          stored.beta1 = optimizer.beta1;
+          stored.beta2 = optimizer.beta2;
+          stored.eps = optimizer.eps;
+        }
+      },
+      config.optimizer);
+  return stored;
 }
 
 void internal::wrongInputs(size_t given, size_t most) {

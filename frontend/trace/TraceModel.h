@@ -3,6 +3,7 @@
 #pragma once
 #include "cleave/Trainer.h"
 #include "ir/GraphModule.h"
+#include "runtime/plan/PlanTypes.h"
 
 namespace cleave {
 
@@ -25,6 +26,7 @@ void requireParametersWithin(const Module &root, double most, const std::string 
 /// "sgd", "adam" or "adamw".
 std::string optimizerName(const Optimizer &optimizer);
 double learningRate(const Optimizer &optimizer);
-double weightDecay(const Optimizer &optimizer);
+/// The optimizer as plans store it.
+plan::OptimizerT optimizerOf(const TrainConfig &config);
 
 } // namespace cleave

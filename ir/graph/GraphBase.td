@@ -150,7 +150,7 @@ class Cleave_Elementwise<string mnemonic, string what, list<Trait> traits = []>
   int cycles = 1;    // of one vector in a CPU's kernel, by measurement
   bit exact = 0;     // selects or moves values, so the result needs no rounding
   string value = ""; // what the interpreter computes from doubles x (and y), in C++; "": it has a case of its own
-  string llvm = "";  // the same from LLVM values, in C++ (passes/codegen/EmitValue.cpp)
+  string llvm = "";  // the same from LLVM values, in C++ (passes/codegen/cpu/EmitValue.cpp)
 }
 class Cleave_Unary<string mnemonic, string what, string expression, list<Trait> traits = []>
     : Cleave_Elementwise<mnemonic, what, !listconcat([SameOperandsAndResultType], traits)> {

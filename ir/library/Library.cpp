@@ -2,7 +2,6 @@
 #include "ir/library/Library.h"
 
 #include "ir/graph/Constraints.h"
-#include "runtime/base/Flops.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -119,13 +118,6 @@ LogicalResult checkAccumulation(Operation *op, int rule, Value into, bool accumu
 
 // ---- matrix products ------------------------------------------------------------------------------------------------
 
-double MatmulOp::flops() {
-  double flops = 2.0 * static_cast<double>(getM()) * static_cast<double>(getN()) * static_cast<double>(getK());
-  for (int64_t size : getBatch())
-    flops *= static_cast<double>(size);
-  return flops;
-}
-
 namespace {
 
 /// C4: whether a library can use the last two dimensions as a matrix as they are, or (unless `rowsOnly`) transposed.
@@ -219,9 +211,6 @@ template <typename Op> LogicalResult checkConv(Op op, Value input, Value weight,
 
 } // namespace
 
-double Conv2dOp::flops() { return cleave::ir::convFlops(getWeight(), getResult()); }
-double Conv2dWeightGradOp::flops() { return cleave::ir::convFlops(getResult(), getGrad()); }
-
 LogicalResult Conv2dOp::verify() {
   if (failed(checkConv(*this, getInput(), getWeight(), getResult(), "the result")))
     return failure();
@@ -243,11 +232,6 @@ LogicalResult Conv2dWeightGradOp::verify() {
 // ---- attention ------------------------------------------------------------------------------------------------------
 
 namespace {
-
-template <typename Op> double flopsOf(Op op, int products) {
-  return cleave::attentionFlops(op.getBatch(), op.getHeads(), op.getRows(), op.getKeys(), op.getWidth(), products,
-                                op.getCausal());
-}
 
 template <typename Op> SmallVector<int64_t> rowsOf(Op op) {
   return {static_cast<int64_t>(op.getBatch()), static_cast<int64_t>(op.getHeads()), static_cast<int64_t>(op.getRows()),
@@ -283,9 +267,6 @@ template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> wind
 }
 
 } // namespace
-
-double AttentionOp::flops() { return flopsOf(*this, 2); }
-double AttentionGradOp::flops() { return flopsOf(*this, 5); }
 
 LogicalResult AttentionOp::verify() {
   const SmallVector<int64_t> rows = rowsOf(*this), keys = keysOf(*this);

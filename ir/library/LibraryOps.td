@@ -62,9 +62,7 @@ def Library_Call : OpInterface<"Call"> {
   let description = "What all library calls answer.";
   let methods = [
     InterfaceMethod<"The operand whose memory the first result takes; null: the result has memory of its own.",
-                    "::mlir::Value", "getInto", (ins), "", "return {};">,
-    InterfaceMethod<"Floating-point operations; a multiplication and an addition are two. 0 where memory traffic is all there is.",
-                    "double", "flops", (ins), "", "return 0;">
+                    "::mlir::Value", "getInto", (ins), "", "return {};">
   ];
 }
 
@@ -107,7 +105,6 @@ def Library_MatmulOp : Library_Op<"matmul", [AttrSizedOperandSegments]> {
     attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    double flops();
     /// Second result: what gelu was applied to; null where there is none.
     ::mlir::Value auxResult() { return getSumRows() ? ::mlir::Value() : getSecond(); }
     /// Second result: the sums of a's rows; null where there is none.
@@ -132,7 +129,6 @@ def Library_Conv2dOp : Library_Op<"conv2d"> {
                        (ins DefaultValuedAttr<Library_EpilogueAttr, "Epilogue::None">:$epilogue));
   let results = (outs Library_Float:$result);
   let assemblyFormat = "$input `,` $weight (`bias` $bias^)? attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = "double flops();";
 }
 def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
   let summary = "gradient of a convolution's weight (the result), or into plus it";
@@ -144,7 +140,6 @@ def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
                        (ins UnitAttr:$accumulate));
   let results = (outs Library_Float:$result);
   let assemblyFormat = "$grad `,` $input (`into` $into^)? attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = "double flops();";
 }
 
 } // group
@@ -168,7 +163,6 @@ def Library_AttentionOp : Library_Op<"attention"> {
   let assemblyFormat = [{
     $q $q_view `,` $k $k_view `,` $v $v_view `to` $out_view attr-dict `:` functional-type(operands, results)
   }];
-  let extraClassDeclaration = "double flops();";
 }
 def Library_AttentionGradOp : Library_Op<"attention_grad"> {
   let summary = "gradients of q, k and v: three results, or one tensor that holds all three (a projection's gradient)";
@@ -187,7 +181,6 @@ def Library_AttentionGradOp : Library_Op<"attention_grad"> {
     `to` $dq_view `,` $dk_view `,` $dv_view attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    double flops();
     /// The results that hold the gradients of q, k and v.
     ::mlir::Value gradient(unsigned i) { return getResults()[getResults().size() == 1 ? 0 : i]; }
   }];

@@ -1,10 +1,8 @@
 // Reads a program's actions, and computes the costs of its steps.
 #include "partitioner/simulate/Script.h"
 
-#include "runtime/plan/CheckParts.h"
-#include "runtime/plan/DTypes.h"
 #include "runtime/plan/Segments.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Communication.h"
 
 #include <algorithm>
 
@@ -13,23 +11,6 @@ namespace cleave::partitioner {
 using check::length;
 
 namespace {
-
-double product(int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); }
-
-/// Bytes of a collective, as collectiveCost expects them.
-double collectiveBytes(const plan::Collective &op) {
-  double elements = 0;
-  for (uint32_t i = 0; i < length(op.buffers()); ++i) {
-    const plan::CollectiveBuffer &buffer = *op.buffers()->Get(i);
-    if (op.kind() != plan::CollectiveKind::AllGather && op.kind() != plan::CollectiveKind::ReduceScatter) {
-      elements += static_cast<double>(buffer.count());
-      continue;
-    }
-    for (uint32_t m = 0; m < length(buffer.sizes()); ++m)
-      elements += product(buffer.outer(), buffer.inner()) * static_cast<double>(buffer.sizes()->Get(m));
-  }
-  return elements * static_cast<double>(dtypeSize(op.dtype()));
-}
 
 class Writer {
 public:
@@ -84,7 +65,7 @@ private:
     if (const auto *collective = step.op_as_Collective()) {
       made.kind = ScriptStep::Collective;
       made.entry = collective->group();
-      made.bytes = collectiveBytes(*collective);
+      made.bytes = static_cast<double>(steps::bytesOf(*collective));
       made.collective = collective->kind();
     } else if (const auto *send = step.op_as_Send()) {
       made.kind = ScriptStep::Send;

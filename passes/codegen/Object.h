@@ -1,6 +1,6 @@
 // Compiles LLVM modules of kernels to object code, and links objects to one shared object. No MLIR.
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 #include "runtime/base/Target.h"
 
 #include <cstdint>

@@ -185,7 +185,6 @@ void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
       op.calls.push_back(std::move(call));
       members.push_back(steps[step].get());
       slots.insert(draft.touched[step].begin(), draft.touched[step].end());
-      batch->flops += steps[step]->flops;
       if (steps[step]->location != batch->location)
         batch->location = program.tables.string("");
     }

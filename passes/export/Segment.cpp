@@ -47,13 +47,13 @@ std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, int64_t offset, A
   return made;
 }
 
-void SegmentBuilder::append(Operation *from, plan::StepOpUnion op, double flops) {
+void SegmentBuilder::append(Operation *from, plan::StepOpUnion op) {
   auto step = std::make_unique<plan::StepT>();
   step->op = std::move(op);
   auto path = from->getAttrOfType<StringAttr>(ir::attr::path);
   step->path = program.tables.string(path ? path.getValue().str() : "");
   step->location = program.tables.string(locationOf(from->getLoc()));
-  step->flops = flops;
+  step->flops = steps::flops(*step);
   const std::vector<check::Access> accesses = check::accessesOf(*step);
   numberValues(from, *step, accesses);
   draft.segment->steps.push_back(std::move(step));

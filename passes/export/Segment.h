@@ -92,10 +92,10 @@ public:
   std::unique_ptr<plan::ViewT> wholeSlot(uint32_t slot) const;
 
   /// Appends a step.
-  template <class Op> void step(mlir::Operation *from, Op op, double flops = 0) {
+  template <class Op> void step(mlir::Operation *from, Op op) {
     plan::StepOpUnion made;
     made.Set(std::move(op));
-    append(from, std::move(made), flops);
+    append(from, std::move(made));
   }
   /// One contiguous copy between slots of equal size.
   void copySlot(mlir::Operation *from, uint32_t source, uint32_t destination);
@@ -114,7 +114,7 @@ private:
   std::map<uint32_t, uint32_t> holds;            // by slot: the last value written
   uint32_t made = 0;                             // number of values so far
 
-  void append(mlir::Operation *from, plan::StepOpUnion op, double flops);
+  void append(mlir::Operation *from, plan::StepOpUnion op);
 };
 
 /// Appends the steps of an op; throws userError if it has none.

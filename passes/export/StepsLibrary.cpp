@@ -48,7 +48,7 @@ void emit(SegmentBuilder &s, library::MatmulOp call) {
   step.row_sums = optionalSlot(s, call.rowSums());
   if (Value aux = call.getAux() ? call.getAux() : call.auxResult())
     step.aux = s.view(aux, *call.getAuxView());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 /// The step of one of the convolutions: activations before and after, weights.
@@ -76,20 +76,20 @@ void emit(SegmentBuilder &s, library::Conv2dOp call) {
   step.kind = plan::ConvKind::Forward;
   step.bias = optionalSlot(s, call.getBias());
   step.epilogue = epilogueOf(call.getEpilogue());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 void emit(SegmentBuilder &s, ir::Conv2dInputGradOp call) {
   plan::ConvT step = convStep(s, call, call.getResult(), call.getGrad(), call.getWeight());
   step.kind = plan::ConvKind::BackwardData;
-  s.step(call, std::move(step), ir::convFlops(call.getWeight(), call.getGrad()));
+  s.step(call, std::move(step));
 }
 
 void emit(SegmentBuilder &s, library::Conv2dWeightGradOp call) {
   plan::ConvT step = convStep(s, call, call.getInput(), call.getGrad(), call.getResult());
   step.kind = plan::ConvKind::BackwardWeights;
   step.accumulate = call.getAccumulate();
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 /// The step of attention or of its gradients, without its outputs.
@@ -111,7 +111,7 @@ void emit(SegmentBuilder &s, library::AttentionOp call) {
   step.kind = plan::AttentionKind::Forward;
   step.out = s.view(call.getResult(), call.getOutView());
   step.lse = call.getLse().use_empty() ? -1 : static_cast<int32_t>(s.slot(call.getLse()));
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 void emit(SegmentBuilder &s, library::AttentionGradOp call) {
@@ -123,7 +123,7 @@ void emit(SegmentBuilder &s, library::AttentionGradOp call) {
   step.dq = s.view(call.gradient(0), call.getDqView());
   step.dk = s.view(call.gradient(1), call.getDkView());
   step.dv = s.view(call.gradient(2), call.getDvView());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 void emit(SegmentBuilder &s, library::EmbeddingGradOp call) {
@@ -135,7 +135,7 @@ void emit(SegmentBuilder &s, library::EmbeddingGradOp call) {
   step.start = scalarOf(s, call.getStart());
   step.accumulate = call.getAccumulate();
   step.dtype = plannedType(table.getType());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 void emit(SegmentBuilder &s, library::CopyOp call) {
@@ -144,7 +144,7 @@ void emit(SegmentBuilder &s, library::CopyOp call) {
   step.dst = s.view(call.getResult(), call.getResultView());
   step.shape = call.getShape().vec();
   step.dtype = plannedType(call.getResult().getType());
-  s.step(call, std::move(step), call.flops());
+  s.step(call, std::move(step));
 }
 
 /// `narrow`: the pooled side.

@@ -3,6 +3,7 @@
 
 #include "passes/rewrite/Parallel.h"
 #include "runtime/plan/Streams.h"
+#include "runtime/plan/steps/Steps.h"
 
 #include <numeric>
 
@@ -30,7 +31,7 @@ void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context) {
       const plan::Program &read = *(*packed).programs()->Get(p);
       for (uint32_t s = 0; s < program.segments.size(); ++s)
         for (uint32_t i = 0; i < program.segments[s]->steps.size(); ++i)
-          program.segments[s]->steps[i]->stream = streamOf(*read.segments()->Get(s)->steps()->Get(i));
+          program.segments[s]->steps[i]->stream = steps::onGpu(*read.segments()->Get(s)->steps()->Get(i)).stream;
       program.workspace_bytes = gpuWorkspace(read);
       program.peak_bytes += program.workspace_bytes;
       program.lower_bound_bytes += program.workspace_bytes;

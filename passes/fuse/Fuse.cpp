@@ -10,7 +10,7 @@
 //     (SharedSlices.cpp); the groups become `cleave.fusion` ops.
 #include "passes/fuse/Fuse.h"
 #include "ir/graph/Graph.h"
-#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/nest/FromFusion.h"
 #include "passes/fuse/Groups.h"
 #include "passes/fuse/KernelCosts.h"
 #include "passes/fuse/Rewrites.h"

@@ -1,6 +1,6 @@
 // Maintains groups of ops and their order.
 #include "passes/fuse/Groups.h"
-#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/nest/FromFusion.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"

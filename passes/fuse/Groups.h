@@ -5,7 +5,7 @@
 // leave gaps (Dietz and Sleator 1987), so the cost of a merge depends on the dependent groups between the two, not on
 // the size of the function.
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"

@@ -1,6 +1,6 @@
 // Caches the costs of kernels from the planner and the cost model.
 #include "passes/fuse/KernelCosts.h"
-#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/nest/FromFusion.h"
 
 #include <limits>
 

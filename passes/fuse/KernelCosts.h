@@ -1,6 +1,6 @@
 // Costs of kernels, computed once per signature. Private to fuse.
 #pragma once
-#include "passes/codegen/Signature.h"
+#include "passes/codegen/nest/Signature.h"
 #include "passes/fuse/Groups.h"
 
 namespace cleave::passes {

@@ -1,7 +1,7 @@
 // Converts groups to `cleave.fusion` ops.
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/nest/FromFusion.h"
 #include "passes/fuse/Rewrites.h"
 
 #include "mlir/IR/Builders.h"

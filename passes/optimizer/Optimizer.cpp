@@ -52,7 +52,7 @@ class UpdateBuilder {
 public:
   UpdateBuilder(ModuleOp module, func::FuncOp train)
       : module(module), train(train), e(OpBuilder(module.getContext())),
-        settings(readOptimizerSettings(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))),
+        settings(readOptimizer(module->getAttrOfType<DictionaryAttr>(ir::attr::optimizer))),
         lossScale(lossScaleOf(module)) {}
 
   void build() {
@@ -83,7 +83,7 @@ private:
   Value update(Parameter &parameter);
   /// Whether gradients are those of the loss's sum. Those of a loss with several terms are already divided (@weights).
   bool dividesByWeight() { return !module.lookupSymbol("weights"); }
-  double decayOf(const Parameter &p) const { return p.setting(ir::attr::weightDecay, settings.weightDecay); }
+  double decayOf(const Parameter &p) const { return p.setting(ir::attr::weightDecay, settings.weight_decay); }
   Value sgd(Parameter &parameter, Value gradient);
   Value adam(Parameter &parameter, Value gradient);
   Value biasCorrection(double beta);
@@ -103,7 +103,7 @@ private:
   ModuleOp module;
   func::FuncOp train;
   GraphBuilder e;
-  OptimizerSettings settings;
+  plan::OptimizerT settings;
   std::optional<LossScale> lossScale;
   std::vector<Parameter> parameters;
   Scalars scalars;
@@ -154,7 +154,7 @@ void UpdateBuilder::createFunction() {
   for (Parameter &p : parameters)
     argument(p.gradientType, p.location, named("gradient", p.name));
   for (Parameter &p : parameters)
-    for (const std::string &slot : settings.slots()) {
+    for (const std::string &slot : statesOf(settings)) {
       NamedAttrList list = named("state", p.name + "." + slot);
       Type type = p.type.clone(b.getF32Type());
       result(type, list);
@@ -189,7 +189,7 @@ void UpdateBuilder::createFunction() {
   for (Parameter &p : parameters)
     p.gradient = body->getArgument(next++);
   for (Parameter &p : parameters)
-    for (size_t i = 0; i < settings.slots().size(); ++i)
+    for (size_t i = 0; i < statesOf(settings).size(); ++i)
       p.states.push_back(body->getArgument(next++));
   if (lossScale)
     for (Value *state : {&scalars.lossScale, &scalars.cleanSteps, &scalars.skippedSteps})
@@ -229,7 +229,7 @@ void UpdateBuilder::prepareScalars() {
   // If no row counts, all gradients are zero, so any finite scale works.
   Value scale = dividesByWeight() ? e.div(scalar(static_cast<double>(count.getInt())), e.max(scalars.weight, scalar(1)))
                                   : scalar(1);
-  Value squares = (settings.clipNorm || lossScale) && !parameters.empty() ? squaredNorm() : Value();
+  Value squares = (settings.clip_norm > 0 || lossScale) && !parameters.empty() ? squaredNorm() : Value();
   if (lossScale) {
     scale = e.div(scale, scalars.lossScale);
     // The sum of squares is not finite if any gradient is infinite or NaN; sums of finite gradients stay far below the
@@ -238,14 +238,14 @@ void UpdateBuilder::prepareScalars() {
     scalars.finite = e.compare(ir::Predicate::Le, sum, std::numeric_limits<float>::max());
     scalars.step = e.sub(scalars.step, scalars.skippedSteps); // Adam does not count skipped steps
   }
-  if (settings.clipNorm && squares) {
+  if (settings.clip_norm > 0 && squares) {
     Value norm = e.mul(scale, e.sqrt(squares));
-    Value clip = e.div(scalar(*settings.clipNorm), e.shift(norm, 1e-6));
+    Value clip = e.div(scalar(settings.clip_norm), e.shift(norm, 1e-6));
     scale = e.mul(scale, e.min(clip, scalar(1)));
   }
   scalars.gradientScale = scale;
   scalars.stepSize = scalars.lr;
-  if (settings.kind == OptimizerKind::Sgd)
+  if (settings.kind == plan::OptimizerKind::Sgd)
     return;
   scalars.stepSize = e.div(scalars.lr, biasCorrection(settings.beta1));
   scalars.inverseRootBiasCorrection = e.rsqrt(biasCorrection(settings.beta2));
@@ -257,7 +257,7 @@ void UpdateBuilder::scaleSteps() {
     Value &step = scalars.steps[p.lrScale()];
     if (!step)
       step = e.scale(scalars.stepSize, p.lrScale());
-    if (settings.kind != OptimizerKind::AdamW || decayOf(p) == 0)
+    if (settings.kind != plan::OptimizerKind::AdamW || decayOf(p) == 0)
       continue;
     Value &kept = scalars.kept[p.lrScale() * decayOf(p)];
     if (!kept)
@@ -270,7 +270,7 @@ Value UpdateBuilder::update(Parameter &p) {
   Value gradient = e.mul(e.toF32(p.gradient), e.splat(scalars.gradientScale, shape)), before = p.value;
   llvm::SmallVector<Value> statesBefore = p.states;
   p.value = e.toF32(p.value);
-  Value after = settings.kind == OptimizerKind::Sgd ? sgd(p, gradient) : adam(p, gradient);
+  Value after = settings.kind == plan::OptimizerKind::Sgd ? sgd(p, gradient) : adam(p, gradient);
   after = e.cast(after, p.type.getElementType());
   if (!lossScale)
     return after;
@@ -310,9 +310,9 @@ Value UpdateBuilder::adam(Parameter &p, Value gradient) {
   const Dims shape = p.type.getShape();
   const double decay = decayOf(p);
   Value value = p.value;
-  if (decay != 0 && settings.kind == OptimizerKind::Adam)
+  if (decay != 0 && settings.kind == plan::OptimizerKind::Adam)
     gradient = e.add(gradient, e.scale(value, decay));
-  if (decay != 0 && settings.kind == OptimizerKind::AdamW)
+  if (decay != 0 && settings.kind == plan::OptimizerKind::AdamW)
     value = e.mul(value, e.splat(scalars.kept.at(p.lrScale() * decay), shape));
   Value &m = p.states[0], &v = p.states[1];
   m = e.add(e.scale(m, settings.beta1), e.scale(gradient, 1 - settings.beta1));

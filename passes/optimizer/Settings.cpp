@@ -3,61 +3,13 @@
 
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace mlir;
 
 namespace cleave::passes {
-namespace {
-
-OptimizerKind kindOf(llvm::StringRef name) {
-  if (name == "sgd")
-    return OptimizerKind::Sgd;
-  if (name == "adam")
-    return OptimizerKind::Adam;
-  if (name == "adamw")
-    return OptimizerKind::AdamW;
-  throw userError(fmt::format("optimizer: name is \"{}\", expected sgd, adam or adamw", name.str()));
-}
-
-double requireNumber(NamedAttribute attribute) {
-  if (auto number = numberAttr(attribute.getValue()))
-    return *number;
-  throw userError(fmt::format("optimizer: {} is not a number", attribute.getName().str()));
-}
-
-void require(bool holds, const char *name, const char *rule, double found) {
-  if (!holds)
-    throw userError(fmt::format("optimizer: {} must be {}, found {}", name, rule, found));
-}
-
-void set(OptimizerSettings &settings, NamedAttribute attribute) {
-  llvm::StringRef name = attribute.getName();
-  if (name == "name") {
-    auto text = dyn_cast<StringAttr>(attribute.getValue());
-    settings.kind = kindOf(text ? text.getValue() : "");
-    return;
-  }
-  double number = requireNumber(attribute);
-  if (name == "momentum")
-    settings.momentum = number;
-  else if (name == "nesterov")
-    settings.nesterov = number != 0;
-  else if (name == "weight_decay")
-    settings.weightDecay = number;
-  else if (name == "beta1")
-    settings.beta1 = number;
-  else if (name == "beta2")
-    settings.beta2 = number;
-  else if (name == "eps")
-    settings.eps = number;
-  else if (name == "clip_norm")
-    settings.clipNorm = number > 0 ? std::optional(number) : std::nullopt;
-  else if (name != "lr")
-    throw userError(fmt::format("optimizer: there is no option \"{}\"", name.str()));
-}
-
-} // namespace
 
 std::optional<double> numberAttr(Attribute attribute) {
   if (auto number = dyn_cast_or_null<FloatAttr>(attribute))
@@ -69,27 +21,54 @@ std::optional<double> numberAttr(Attribute attribute) {
   return std::nullopt;
 }
 
-llvm::SmallVector<std::string> OptimizerSettings::slots() const {
-  if (kind != OptimizerKind::Sgd)
+llvm::SmallVector<std::string> statesOf(const plan::OptimizerT &optimizer) {
+  if (optimizer.kind != plan::OptimizerKind::Sgd)
     return {"exp_avg", "exp_avg_sq"};
-  if (momentum != 0)
+  if (optimizer.momentum != 0)
     return {"momentum"};
   return {};
 }
 
-OptimizerSettings readOptimizerSettings(DictionaryAttr attributes) {
-  OptimizerSettings settings;
+static plan::OptimizerKind kindOf(Attribute attribute) {
+  const auto text = dyn_cast_or_null<StringAttr>(attribute);
+  const std::string name = text ? text.str() : "";
+  const auto found = std::find(optimizerNames.begin(), optimizerNames.end(), name);
+  if (found == optimizerNames.end())
+    throw userError(
+        fmt::format("optimizer: name is \"{}\", expected one of {}", name, fmt::join(optimizerNames, ", ")));
+  return static_cast<plan::OptimizerKind>(found - optimizerNames.begin());
+}
+
+plan::OptimizerT readOptimizer(DictionaryAttr attributes) {
   if (!attributes || !attributes.get("name"))
     throw userError("optimizer: the module attribute cleave.optimizer has no name");
-  for (NamedAttribute attribute : attributes)
-    set(settings, attribute);
-  require(settings.momentum >= 0, "momentum", "at least 0", settings.momentum);
-  require(settings.weightDecay >= 0, "weight_decay", "at least 0", settings.weightDecay);
-  require(settings.beta1 >= 0 && settings.beta1 < 1, "beta1", "in [0, 1)", settings.beta1);
-  require(settings.beta2 >= 0 && settings.beta2 < 1, "beta2", "in [0, 1)", settings.beta2);
-  require(settings.eps >= 0, "eps", "at least 0", settings.eps);
-  require(!settings.nesterov || settings.momentum > 0, "momentum", "positive for nesterov", settings.momentum);
-  return settings;
+  plan::OptimizerT optimizer;
+  optimizer.kind = kindOf(attributes.get("name"));
+  optimizer.beta1 = 0.9, optimizer.beta2 = 0.999, optimizer.eps = 1e-8;
+  for (const NamedAttribute attribute : attributes) {
+    const llvm::StringRef name = attribute.getName();
+    if (name == "name" || name == "lr")
+      continue;
+    const std::optional<double> number = numberAttr(attribute.getValue());
+    if (!number)
+      throw userError(fmt::format("optimizer: {} is not a number", name.str()));
+    const auto fields = optimizerFields(optimizer.kind);
+    const auto field = std::find_if(fields.begin(), fields.end(), [&](const auto &f) { return name == f.name; });
+    if (name == "nesterov" && optimizer.kind == plan::OptimizerKind::Sgd) {
+      optimizer.nesterov = *number != 0;
+    } else if (field == fields.end()) {
+      throw userError(fmt::format("optimizer: {} has no option \"{}\"",
+                                  optimizerNames[static_cast<size_t>(optimizer.kind)], name.str()));
+    } else if (!(*number >= 0 && *number < field->below)) {
+      throw userError(fmt::format("optimizer: {} must be {}, found {}", name.str(),
+                                  field->below == 1 ? "in [0, 1)" : "at least 0", *number));
+    } else {
+      optimizer.*field->value = *number;
+    }
+  }
+  if (optimizer.nesterov && optimizer.momentum == 0)
+    throw userError("optimizer: momentum must be positive for nesterov, found 0");
+  return optimizer;
 }
 
 } // namespace cleave::passes

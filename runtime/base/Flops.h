@@ -1,5 +1,4 @@
-// Counts of floating-point operations for what is described in several forms: an op of the graph, a library call, a step
-// of a plan.
+// Counts of floating-point operations for what is described in several forms: an op of the graph, a step of a plan.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -4,7 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/plan/DTypes.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/OptimizerFields.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,6 @@ using Json = nlohmann::ordered_json;
 
 // Names by the values of the schema's enumerations.
 constexpr std::array rateNames{"constant", "step", "cosine", "warmup_cosine"};
-constexpr std::array optimizerNames{"sgd", "adam", "adamw"};
 constexpr std::array dataNames{"mnist", "text", "synthetic", "custom"};
 
 template <size_t N, typename Kind> const char *nameIn(const std::array<const char *, N> &names, Kind kind) {
@@ -35,18 +34,11 @@ Kind kindOf(const std::array<const char *, N> &names, const char *key, const std
 }
 
 Json optimizerJson(const plan::OptimizerT &optimizer, double rate) {
-  Json json{{"name", nameIn(optimizerNames, optimizer.kind)},
-            {"lr", rate},
-            {"weight_decay", optimizer.weight_decay},
-            {"clip_norm", optimizer.clip_norm}};
-  if (optimizer.kind == plan::OptimizerKind::Sgd) {
-    json["momentum"] = optimizer.momentum;
+  Json json{{"name", nameIn(optimizerNames, optimizer.kind)}, {"lr", rate}};
+  for (const OptimizerField &field : optimizerFields(optimizer.kind))
+    json[field.name] = optimizer.*field.value;
+  if (optimizer.kind == plan::OptimizerKind::Sgd)
     json["nesterov"] = optimizer.nesterov;
-  } else {
-    json["beta1"] = optimizer.beta1;
-    json["beta2"] = optimizer.beta2;
-    json["eps"] = optimizer.eps;
-  }
   return json;
 }
 
@@ -68,16 +60,9 @@ plan::OptimizerT parseOptimizer(const Json &json) {
   plan::OptimizerT optimizer;
   optimizer.kind = kindOf<plan::OptimizerKind>(optimizerNames, "optimizer.name", json.value("name", "sgd"));
   optimizer.nesterov = json.value("nesterov", optimizer.nesterov);
-  const auto number = [&](const char *key, double &value) { // JSON has null for a number that is not finite
-    if (json.contains(key) && !json.at(key).is_null())
-      value = json.at(key).get<double>();
-  };
-  number("weight_decay", optimizer.weight_decay);
-  number("clip_norm", optimizer.clip_norm);
-  number("momentum", optimizer.momentum);
-  number("beta1", optimizer.beta1);
-  number("beta2", optimizer.beta2);
-  number("eps", optimizer.eps);
+  for (const OptimizerField &field : optimizerFields(optimizer.kind)) // JSON has null for a number that is not finite
+    if (json.contains(field.name) && !json.at(field.name).is_null())
+      optimizer.*field.value = json.at(field.name).get<double>();
   return optimizer;
 }
 

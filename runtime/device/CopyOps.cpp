@@ -200,22 +200,21 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  const plan::Copy &copy = *step.op_as_Copy();
-  switch (dtypeSize(copy.dtype())) {
+std::unique_ptr<Op> makeHostOp(const plan::Copy &op, SlotScope &scope, unsigned threads) {
+  switch (dtypeSize(op.dtype())) {
   case 1:
-    return std::make_unique<CopyOp<uint8_t>>(copy, scope, threads);
+    return std::make_unique<CopyOp<uint8_t>>(op, scope, threads);
   case 2:
-    return std::make_unique<CopyOp<uint16_t>>(copy, scope, threads);
+    return std::make_unique<CopyOp<uint16_t>>(op, scope, threads);
   case 4:
-    return std::make_unique<CopyOp<uint32_t>>(copy, scope, threads);
+    return std::make_unique<CopyOp<uint32_t>>(op, scope, threads);
   default:
-    return std::make_unique<CopyOp<uint64_t>>(copy, scope, threads);
+    return std::make_unique<CopyOp<uint64_t>>(op, scope, threads);
   }
 }
 
-std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  return std::make_unique<FillOp>(*step.op_as_Fill(), scope, threads);
+std::unique_ptr<Op> makeHostOp(const plan::Fill &op, SlotScope &scope, unsigned threads) {
+  return std::make_unique<FillOp>(op, scope, threads);
 }
 
 } // namespace cleave

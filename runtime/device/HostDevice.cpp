@@ -4,7 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/plan/Inputs.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Visit.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -94,33 +94,19 @@ private:
 } // namespace
 
 std::unique_ptr<Op> HostDevice::prepare(const plan::Step &step, SlotScope &scope, const KernelTable &kernels) {
-  switch (step.op_type()) {
-  case plan::StepOp::Matmul:
-  case plan::StepOp::Conv:
-  case plan::StepOp::Pool:
-  case plan::StepOp::Attention:
-    return prepareLibrary(step, scope);
-  case plan::StepOp::Kernel:
-    return makeKernelOp(*step.op_as_Kernel(), scope, kernels, threads);
-  case plan::StepOp::KernelBatch:
-    return std::make_unique<KernelBatchOp>(*step.op_as_KernelBatch(), scope, kernels, threads);
-  case plan::StepOp::Copy:
-    return makeCopyOp(step, scope, threads);
-  case plan::StepOp::Fill:
-    return makeFillOp(step, scope, threads);
-  case plan::StepOp::Embedding:
-    return makeEmbeddingOp(step, scope, threads);
-  case plan::StepOp::EmbeddingGrad:
-    return makeEmbeddingGradOp(step, scope, threads);
-  case plan::StepOp::Gather:
-    return makeGatherOp(step, scope, threads);
-  case plan::StepOp::ScatterAdd:
-    return makeScatterAddOp(step, scope, threads);
-  case plan::StepOp::Random:
-    return makeRandomOp(step, scope, threads);
-  default:
-    throw environmentError(fmt::format("plan: a device cannot run a step of kind {}", EnumNameStepOp(step.op_type())));
-  }
+  return steps::visit(step, [&]<typename Kind>(const Kind &op) -> std::unique_ptr<Op> {
+    if constexpr (steps::oneOf<Kind, plan::Matmul, plan::Conv, plan::Pool, plan::Attention>)
+      return prepareLibrary(step, scope);
+    else if constexpr (std::same_as<Kind, plan::Kernel>)
+      return makeKernelOp(op, scope, kernels, threads);
+    else if constexpr (std::same_as<Kind, plan::KernelBatch>)
+      return std::make_unique<KernelBatchOp>(op, scope, kernels, threads);
+    else if constexpr (steps::oneOf<Kind, plan::Collective, plan::Send, plan::Recv>)
+      throw environmentError(
+          fmt::format("plan: a device cannot run a step of kind {}", EnumNameStepOp(step.op_type())));
+    else
+      return makeHostOp(op, scope, threads);
+  });
 }
 
 } // namespace cleave

@@ -2,6 +2,7 @@
 // are parallel over independent outputs, so the bits do not depend on the number of threads.
 #pragma once
 #include "runtime/device/Device.h"
+#include "runtime/plan/plan_generated.h"
 
 namespace cleave {
 
@@ -17,12 +18,12 @@ protected:
 };
 
 // Each file in this folder implements some of these; all may throw environment errors for unsupported steps.
-std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeEmbeddingGradOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeGatherOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeScatterAddOp(const plan::Step &step, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeRandomOp(const plan::Step &step, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::Copy &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::Fill &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::Embedding &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::EmbeddingGrad &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::Gather &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::ScatterAdd &op, SlotScope &scope, unsigned threads);
+std::unique_ptr<Op> makeHostOp(const plan::Random &op, SlotScope &scope, unsigned threads);
 
 } // namespace cleave

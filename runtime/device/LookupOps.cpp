@@ -173,44 +173,41 @@ Error unsupported(const char *kind, plan::DType dtype) {
 
 } // namespace
 
-std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  return std::make_unique<EmbeddingOp>(*step.op_as_Embedding(), scope, threads);
+std::unique_ptr<Op> makeHostOp(const plan::Embedding &op, SlotScope &scope, unsigned threads) {
+  return std::make_unique<EmbeddingOp>(op, scope, threads);
 }
 
-std::unique_ptr<Op> makeEmbeddingGradOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  const plan::EmbeddingGrad &e = *step.op_as_EmbeddingGrad();
-  if (e.dtype() == plan::DType::F32)
-    return std::make_unique<EmbeddingGradOp<F32>>(e, scope, threads);
-  if (e.dtype() == plan::DType::BF16)
-    return std::make_unique<EmbeddingGradOp<Bf16>>(e, scope, threads);
-  if (e.dtype() == plan::DType::F16)
-    return std::make_unique<EmbeddingGradOp<F16>>(e, scope, threads);
-  throw unsupported("an embedding gradient", e.dtype());
+std::unique_ptr<Op> makeHostOp(const plan::EmbeddingGrad &op, SlotScope &scope, unsigned threads) {
+  if (op.dtype() == plan::DType::F32)
+    return std::make_unique<EmbeddingGradOp<F32>>(op, scope, threads);
+  if (op.dtype() == plan::DType::BF16)
+    return std::make_unique<EmbeddingGradOp<Bf16>>(op, scope, threads);
+  if (op.dtype() == plan::DType::F16)
+    return std::make_unique<EmbeddingGradOp<F16>>(op, scope, threads);
+  throw unsupported("an embedding gradient", op.dtype());
 }
 
-std::unique_ptr<Op> makeGatherOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  const plan::Gather &g = *step.op_as_Gather();
-  switch (dtypeSize(g.dtype())) {
+std::unique_ptr<Op> makeHostOp(const plan::Gather &op, SlotScope &scope, unsigned threads) {
+  switch (dtypeSize(op.dtype())) {
   case 1:
-    return std::make_unique<GatherOp<uint8_t>>(g, scope, threads);
+    return std::make_unique<GatherOp<uint8_t>>(op, scope, threads);
   case 2:
-    return std::make_unique<GatherOp<uint16_t>>(g, scope, threads);
+    return std::make_unique<GatherOp<uint16_t>>(op, scope, threads);
   case 4:
-    return std::make_unique<GatherOp<uint32_t>>(g, scope, threads);
+    return std::make_unique<GatherOp<uint32_t>>(op, scope, threads);
   default:
-    return std::make_unique<GatherOp<uint64_t>>(g, scope, threads);
+    return std::make_unique<GatherOp<uint64_t>>(op, scope, threads);
   }
 }
 
-std::unique_ptr<Op> makeScatterAddOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  const plan::ScatterAdd &s = *step.op_as_ScatterAdd();
-  if (s.dtype() == plan::DType::F32)
-    return std::make_unique<ScatterAddOp<F32>>(s, scope, threads);
-  if (s.dtype() == plan::DType::BF16)
-    return std::make_unique<ScatterAddOp<Bf16>>(s, scope, threads);
-  if (s.dtype() == plan::DType::F16)
-    return std::make_unique<ScatterAddOp<F16>>(s, scope, threads);
-  throw unsupported("a scatter-add", s.dtype());
+std::unique_ptr<Op> makeHostOp(const plan::ScatterAdd &op, SlotScope &scope, unsigned threads) {
+  if (op.dtype() == plan::DType::F32)
+    return std::make_unique<ScatterAddOp<F32>>(op, scope, threads);
+  if (op.dtype() == plan::DType::BF16)
+    return std::make_unique<ScatterAddOp<Bf16>>(op, scope, threads);
+  if (op.dtype() == plan::DType::F16)
+    return std::make_unique<ScatterAddOp<F16>>(op, scope, threads);
+  throw unsupported("a scatter-add", op.dtype());
 }
 
 } // namespace cleave

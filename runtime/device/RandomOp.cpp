@@ -73,9 +73,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeRandomOp(const plan::Step &step, SlotScope &scope, unsigned threads) {
-  const plan::Random &random = *step.op_as_Random();
-  return std::make_unique<RandomOp>(random, scope, threads);
+std::unique_ptr<Op> makeHostOp(const plan::Random &op, SlotScope &scope, unsigned threads) {
+  return std::make_unique<RandomOp>(op, scope, threads);
 }
 
 } // namespace cleave

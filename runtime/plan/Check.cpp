@@ -29,6 +29,13 @@ void throwIfAny(const std::vector<std::string> &errors, const std::string &name)
 
 } // namespace
 
+std::string check::placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step) {
+  const plan::Segment *s = info.segments()->Get(segment);
+  std::string name = s->name() ? s->name()->str() : "";
+  return fmt::format("program {}, segment {}{}, step {} ({})", program, segment, name.empty() ? "" : " (" + name + ")",
+                     step, EnumNameStepOp(s->steps()->Get(step)->op_type()));
+}
+
 std::vector<std::string> checkPlanStructure(const plan::Plan &plan, const CheckOptions &options) {
   check::Report report(options.maxErrors);
   checkStructureOf(plan, report);

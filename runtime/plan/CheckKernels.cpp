@@ -1,10 +1,8 @@
-// Checks generated code as the plan declares it: the declared accesses of each kernel's arguments, every call against
-// the declaration, and that the code contains the kernels. The code itself is never opened or run here.
-#include "runtime/plan/Backend.h"
+// Checks generated code as the plan declares it: the declared accesses of each kernel's arguments, and that the code
+// contains the kernels. Every call is compared with its declaration in steps/Kernels.h. The code itself is never opened
+// or run here.
 #include "runtime/plan/CheckParts.h"
-#include "runtime/plan/DTypes.h"
-#include "runtime/plan/Kernels.h"
-#include "runtime/plan/Text.h"
+#include "runtime/plan/steps/Kernels.h"
 
 #include <cstring>
 #include <elf.h>
@@ -16,17 +14,8 @@ namespace cleave::check {
 
 namespace {
 
-bool isCuda(const plan::Plan &plan) { return backendOf(plan) == Target::Kind::Cuda; }
-
-uint32_t outputsOf(const plan::KernelInfo &kernel) {
-  uint32_t outputs = 0;
-  for (uint32_t i = 0; i < length(kernel.arguments()); ++i)
-    outputs += kernel.arguments()->Get(i)->written();
-  return outputs;
-}
-
 std::string declarationProblem(const plan::KernelInfo &kernel) {
-  if (length(kernel.arguments()) == 0 || outputsOf(kernel) == 0)
+  if (length(kernel.arguments()) == 0 || steps::outputsOf(kernel) == 0)
     return "it does not declare what it writes";
   bool written = false;
   for (uint32_t i = 0; i < length(kernel.arguments()); ++i) {
@@ -128,7 +117,7 @@ void checkCode(const plan::Plan &plan, Report &report) {
     return;
   constexpr uint16_t cubin = 190;
   Elf elf(code);
-  const bool gpu = isCuda(plan) && viewOf(plan.target()) != "emulated";
+  const bool gpu = steps::isCuda(plan) && viewOf(plan.target()) != "emulated";
   if (std::string problem = elf.problem(gpu ? cubin : uint16_t{EM_X86_64}); !problem.empty())
     return report.add("code: {}", problem);
   const std::set<std::string> functions = elf.functions();
@@ -153,45 +142,6 @@ void checkKernels(const plan::Plan &plan, Report &report) {
   }
   if (report.count() == 0)
     checkCode(plan, report);
-}
-
-uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_t index) {
-  const plan::KernelArgument &a = *plan.kernels()->Get(call.kernel())->arguments()->Get(index);
-  if (call.extent() == 0)
-    return 0;
-  const auto elements = static_cast<__int128>(a.base()) + static_cast<__int128>(a.per_extent()) * call.extent();
-  const __int128 bytes = elements * static_cast<__int128>(dtypeSize(a.dtype()));
-  return bytes < 0 ? 0 : static_cast<uint64_t>(std::min<__int128>(bytes, 2 * largest));
-}
-
-std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call) {
-  const plan::KernelInfo &kernel = *plan.kernels()->Get(call.kernel());
-  const std::string name(viewOf(kernel.symbol()));
-  if (call.signature() != kernelSignature(kernel))
-    return fmt::format("a call with signature {:016x} of kernel {} ({}), which has {:016x}", call.signature(),
-                       call.kernel(), name, kernelSignature(kernel));
-  if (length(call.args()) != length(kernel.arguments()) || call.outputs() != outputsOf(kernel) ||
-      length(call.scalars()) != kernel.scalars())
-    return fmt::format("{} arguments, {} outputs and {} scalars, kernel {} takes {}, {} and {}", length(call.args()),
-                       call.outputs(), length(call.scalars()), name, length(kernel.arguments()), outputsOf(kernel),
-                       kernel.scalars());
-  if (kernel.extent() >= 0 && call.extent() != kernel.extent())
-    return fmt::format("an extent of {}, kernel {} is for {}", call.extent(), name, kernel.extent());
-  if (call.grain() != kernel.grain())
-    return fmt::format("a grain of {}, kernel {} is cut by {}", call.grain(), name, kernel.grain());
-  if (isCuda(plan) && call.blocks() < 1)
-    return "a call of no blocks";
-  for (uint32_t i = 0; i < length(call.args()); ++i) {
-    const uint32_t at = call.args()->Get(i);
-    const plan::Slot &slot = *program.slots()->Get(at);
-    if (slot.dtype() != kernel.arguments()->Get(i)->dtype())
-      return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, at, dtypeName(slot.dtype()), name,
-                         dtypeName(kernel.arguments()->Get(i)->dtype()));
-    const uint64_t written = argumentBytes(plan, call, i), whole = valueBytes(slot);
-    if (kernel.arguments()->Get(i)->written() && written < whole)
-      return fmt::format("writes {} bytes of slot {}, whose value has {}", written, at, whole);
-  }
-  return "";
 }
 
 } // namespace cleave::check

@@ -1,7 +1,7 @@
 // Follows the values in each program's arena. A placed slot owns its bytes from its write until another slot overwrites
 // them. A read must find its own value, of its own microbatch, and only bytes that were written. So any overlap of two
 // live slots is found. Within a step, nothing may overwrite what the same step reads, except where the schema allows
-// it.
+// it. MemoryCheck follows the owners of the bytes; a class for each other rule is told of every access.
 #include "runtime/base/Error.h"
 #include "runtime/plan/CheckParts.h"
 #include "runtime/plan/Coverage.h"
@@ -17,114 +17,191 @@ namespace cleave::check {
 
 namespace {
 
-/// Bytes that a step wrote and no step has read yet.
-struct Unread {
-  uint64_t begin, end; ///< within the slot
-  uint32_t segment, step;
-  uint64_t run; ///< number of the step's run
-};
+/// A program, and the words for what is in it.
+struct Subject {
+  const plan::Plan &plan;
+  uint32_t index;
+  const plan::Program &program;
+  Report &report;
 
-struct Owner {
-  uint64_t end;
-  uint32_t slot;
-  int32_t microbatch;
-  Coverage written; ///< relative to the slot's first byte
-  std::vector<Unread> unread{};
-  std::optional<double> filled{}; ///< the value of the fill that wrote it last
-};
-
-struct Message {
-  uint32_t tag;
-  int32_t microbatch;
-  uint32_t slot;
-  uint64_t begin, end;
-};
-
-/// Accesses of a segment's steps, computed once.
-struct SegmentAccesses {
-  std::vector<std::vector<Access>> steps;
-  std::map<uint32_t, uint32_t> places; ///< slot -> index in the segment's list
-};
-
-class MemoryCheck {
-public:
-  MemoryCheck(const plan::Plan &plan, uint32_t index, Report &report)
-      : plan(plan), index(index), program(*plan.programs()->Get(index)), report(report) {
-    for (uint32_t s = 0; s < length(program.segments()); ++s) {
-      const plan::Segment &segment = *program.segments()->Get(s);
-      SegmentAccesses accesses;
-      for (uint32_t i = 0; i < length(segment.slots()); ++i)
-        accesses.places[segment.slots()->Get(i)] = i;
-      for (uint32_t i = 0; i < length(segment.steps()); ++i) {
-        auto &list = accesses.steps.emplace_back();
-        forEachAccess(*segment.steps()->Get(i), program, [&](const Access &access) {
-          if (access.bytes && program.slots()->Get(access.slot)->space() != plan::Space::Input)
-            list.push_back(access);
-        }, &plan);
-      }
-      segments.push_back(std::move(accesses));
-    }
+  const plan::Slot &slotAt(uint32_t slot) const { return *program.slots()->Get(slot); }
+  const plan::Step &stepAt(const plan::Action &action, uint32_t step) const {
+    return *program.segments()->Get(action.segment())->steps()->Get(step);
   }
-
-  void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
-    owners.clear();
-    messages.clear();
-    lost.clear();
-    readRuns.clear();
-    added.clear();
-    placePersistent();
-    for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
-      follow(*actions->Get(i));
-    if (length(actions) > 0)
-      finish();
-  }
-
-private:
-  plan::TensorKind kindOf(uint32_t slot) const {
-    const int32_t tensor = program.slots()->Get(slot)->tensor();
+  plan::TensorKind kindOf(uint32_t at) const {
+    const int32_t tensor = slotAt(at).tensor();
     return tensor < 0 ? plan::TensorKind::Activation : plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind();
   }
   /// Gradients and metrics are sums of one iteration: their old content must not be read.
-  bool beginsAnew(uint32_t slot) const {
-    return kindOf(slot) == plan::TensorKind::Gradient || kindOf(slot) == plan::TensorKind::Metric;
+  bool beginsAnew(uint32_t at) const {
+    return kindOf(at) == plan::TensorKind::Gradient || kindOf(at) == plan::TensorKind::Metric;
+  }
+  std::string place(const plan::Action &action, uint32_t step) const {
+    return placeOf(index, program, action.segment(), step);
+  }
+  std::string describe(uint32_t at) const {
+    const auto *name = slotAt(at).name();
+    return name && name->size() ? fmt::format("{} ({})", at, name->str()) : fmt::format("{}", at);
+  }
+};
+
+/// An access of a step that runs.
+struct Touch {
+  const plan::Action &action;
+  uint32_t step;
+  uint64_t run; ///< number of the step's run
+  const Access &access;
+  uint64_t address; ///< of the slot
+  uint64_t begin() const { return address + access.begin; }
+  uint64_t end() const { return begin() + access.bytes; }
+};
+
+/// Rule M2: what is sent must not be overwritten before the action that waits for it.
+class SentMessages : Subject {
+public:
+  explicit SentMessages(const Subject &subject) : Subject(subject) {}
+
+  void wait(const plan::SendId &id) {
+    std::erase_if(messages, [&](const Message &m) { return m.tag == id.tag() && m.microbatch == id.microbatch(); });
+  }
+  void send(const plan::Send &send, int32_t microbatch, uint64_t address) {
+    messages.push_back({send.tag(), microbatch, send.slot(), address, address + send.bytes()});
+  }
+  void write(const Touch &t) const {
+    Rule rule(report, "M2");
+    for (const Message &message : messages)
+      if (message.begin < t.end() && t.begin() < message.end)
+        report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
+                   place(t.action, t.step), t.action.microbatch(), describe(t.access.slot), message.tag,
+                   message.microbatch, describe(message.slot));
   }
 
-  /// At the end of the list: metrics must have been written, and values needed only in this iteration must have been
-  /// read.
-  void finish() {
+private:
+  struct Message {
+    uint32_t tag;
+    int32_t microbatch;
+    uint32_t slot;
+    uint64_t begin, end;
+  };
+  std::vector<Message> messages; ///< started but not waited for
+};
+
+/// Rule M4: sums begin at 0, and steps add to all metrics or to none.
+class Sums : Subject {
+public:
+  explicit Sums(const Subject &subject) : Subject(subject) {}
+
+  void read(const Touch &t) const {
+    const auto found = filled.find(t.address);
+    if (!t.access.accumulated || found == filled.end() || found->second == 0)
+      return;
     Rule rule(report, "M4");
-    for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i) {
-      const uint32_t slot = program.metrics()->Get(i)->slot();
-      const auto found = owners.find(program.slots()->Get(slot)->offset());
-      if (kindOf(slot) == plan::TensorKind::Metric && (found == owners.end() || found->second.slot != slot))
-        report.add("program {}: no step writes metric '{}', slot {}", index, program.metrics()->Get(i)->name()->str(),
-                   describe(slot));
-    }
-    const auto summed = [&](uint32_t slot) { return kindOf(slot) == plan::TensorKind::Metric && added.count(slot); };
+    report.add("{}: adds to slot {}, which starts at {} instead of 0", place(t.action, t.step), describe(t.access.slot),
+               found->second);
+  }
+
+  void write(const Touch &t) {
+    const plan::Step &writer = stepAt(t.action, t.step);
+    const auto *fill = writer.op_as_Fill();
+    filled.erase(t.address);
+    if (fill)
+      filled[t.address] = fill->value();
+    else if (!writer.op_as_Collective())
+      added.insert(t.access.slot);
+    if (!fill || fill->value() == 0 || !beginsAnew(t.access.slot))
+      return;
+    Rule rule(report, "M4");
+    report.add("{}: the sum in slot {} starts at {} instead of 0", place(t.action, t.step), describe(t.access.slot),
+               fill->value());
+  }
+
+  void overwritten(uint64_t address) { filled.erase(address); }
+
+  /// `written`: whether a step wrote the slot.
+  template <typename Written> void finish(const Written &written) const {
+    Rule rule(report, "M4");
+    const auto forEachMetric = [&](const auto &fn) {
+      for (uint32_t i = 0; i < length(program.metrics()) && !report.full(); ++i)
+        if (const plan::NamedSlot &m = *program.metrics()->Get(i); kindOf(m.slot()) == plan::TensorKind::Metric)
+          fn(m.slot(), m.name()->str());
+    };
     bool some = false;
-    for (uint32_t i = 0; i < length(program.metrics()); ++i)
-      some = some || summed(program.metrics()->Get(i)->slot());
-    for (uint32_t i = 0; some && i < length(program.metrics()); ++i)
-      if (const uint32_t slot = program.metrics()->Get(i)->slot();
-          kindOf(slot) == plan::TensorKind::Metric && !summed(slot))
-        report.add("program {}: no step adds to metric '{}', slot {}, although steps add to other metrics", index,
-                   program.metrics()->Get(i)->name()->str(), describe(slot));
-    for (const auto &[address, owner] : owners)
-      if (program.slots()->Get(owner.slot)->space() == plan::Space::Placed ||
-          kindOf(owner.slot) == plan::TensorKind::Gradient)
-        loseAll(owner);
-    reportLost();
+    forEachMetric([&](uint32_t slot, const std::string &name) {
+      some = some || added.count(slot);
+      if (!written(slot))
+        report.add("program {}: no step writes metric '{}', slot {}", index, name, describe(slot));
+    });
+    forEachMetric([&](uint32_t slot, const std::string &name) {
+      if (some && !added.count(slot))
+        report.add("program {}: no step adds to metric '{}', slot {}, although steps add to other metrics", index, name,
+                   describe(slot));
+    });
   }
 
-  void loseAll(const Owner &owner) {
-    for (const Unread &unread : owner.unread)
-      lost.push_back({unread, owner.slot});
+private:
+  std::map<uint64_t, double> filled; ///< by address: the value of the fill that wrote the slot last
+  std::set<uint32_t> added;          ///< slots written by steps other than fills and collectives
+};
+
+/// Rule M5: at least one result of each step must be read.
+class UnreadResults : Subject {
+public:
+  explicit UnreadResults(const Subject &subject) : Subject(subject) {}
+
+  void read(const Touch &t) {
+    std::erase_if(unread[t.address], [&](const Result &result) {
+      const bool read = result.begin < t.end() && t.begin() < result.end;
+      if (read)
+        readRuns.insert(result.run);
+      return read;
+    });
   }
 
-  /// Whether the result of a step may remain unread. Collectives and receives are also needed by other ranks, and the
-  /// compiler does not always detect that a kernel's result is unused.
-  bool mayBeUnread(const Unread &unread) const {
-    switch (program.segments()->Get(unread.segment)->steps()->Get(unread.step)->op_type()) {
+  void write(const Touch &t) {
+    std::vector<Result> &results = unread[t.address];
+    if (t.access.repeats.empty())
+      std::erase_if(results, [&](const Result &result) {
+        const bool over = result.run != t.run && t.begin() <= result.begin && result.end <= t.end();
+        if (over)
+          lost.push_back(result);
+        return over;
+      });
+    if (slotAt(t.access.slot).space() == plan::Space::Placed || beginsAnew(t.access.slot))
+      results.push_back({t.begin(), t.end(), t.access.slot, t.action.segment(), t.step, t.run});
+    else
+      readRuns.insert(t.run); // after the iteration
+  }
+
+  void overwritten(uint64_t address) {
+    if (auto found = unread.extract(address))
+      lost.insert(lost.end(), found.mapped().begin(), found.mapped().end());
+  }
+
+  /// What is needed only in this iteration must have been read.
+  void finish() {
+    for (const auto &[address, results] : unread)
+      for (const Result &result : results)
+        if (slotAt(result.slot).space() == plan::Space::Placed || kindOf(result.slot) == plan::TensorKind::Gradient)
+          lost.push_back(result);
+    Rule rule(report, "M5");
+    for (const Result &result : lost)
+      if (!readRuns.count(result.run) && !report.full() && !mayBeUnread(result))
+        report.add("{}: no step reads what it writes into slot {}",
+                   placeOf(index, program, result.segment, result.step), describe(result.slot));
+  }
+
+private:
+  /// Bytes that a step wrote and no step has read yet.
+  struct Result {
+    uint64_t begin, end; ///< addresses
+    uint32_t slot, segment, step;
+    uint64_t run;
+  };
+
+  /// Collectives and receives are also needed by other ranks, and the compiler does not always detect that a kernel's
+  /// result is unused.
+  bool mayBeUnread(const Result &result) const {
+    switch (program.segments()->Get(result.segment)->steps()->Get(result.step)->op_type()) {
     case plan::StepOp::Collective:
     case plan::StepOp::Recv:
     case plan::StepOp::Kernel:
@@ -135,19 +212,70 @@ private:
     }
   }
 
-  /// At least one result of each step must be read.
-  void reportLost() {
-    Rule rule(report, "M5");
-    for (const auto &[unread, slot] : lost)
-      if (!readRuns.count(unread.run) && !report.full() && !mayBeUnread(unread))
-        report.add("{}: no step reads what it writes into slot {}",
-                   placeOf(index, program, unread.segment, unread.step), describe(slot));
+  std::map<uint64_t, std::vector<Result>> unread; ///< by address of the slot
+  std::vector<Result> lost;                       ///< overwritten before they were read
+  std::set<uint64_t> readRuns;                    ///< runs with at least one result that was read
+};
+
+/// Accesses of a segment's steps, computed once.
+struct SegmentAccesses {
+  std::vector<std::vector<Access>> steps;
+  std::map<uint32_t, uint32_t> places; ///< slot -> index in the segment's list
+};
+
+/// Rule M1, for which it follows the owners of the arena's bytes; tells the other rules of every access.
+class MemoryCheck : Subject {
+public:
+  explicit MemoryCheck(const Subject &subject) : Subject(subject) {
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      const plan::Segment &segment = *program.segments()->Get(s);
+      SegmentAccesses accesses;
+      for (uint32_t i = 0; i < length(segment.slots()); ++i)
+        accesses.places[segment.slots()->Get(i)] = i;
+      for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+        auto &list = accesses.steps.emplace_back();
+        forEachAccess(
+            *segment.steps()->Get(i), program,
+            [&](const Access &access) {
+              if (access.bytes && slotAt(access.slot).space() != plan::Space::Input)
+                list.push_back(access);
+            },
+            &plan);
+      }
+      segments.push_back(std::move(accesses));
+    }
   }
+
+  void follow(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions) {
+    owners.clear();
+    const Subject &subject = *this;
+    messages.emplace(subject);
+    sums.emplace(subject);
+    results.emplace(subject);
+    placePersistent();
+    for (uint32_t i = 0; i < length(actions) && !report.full(); ++i)
+      follow(*actions->Get(i));
+    if (length(actions) == 0)
+      return;
+    sums->finish([&](uint32_t slot) {
+      const auto found = owners.find(slotAt(slot).offset());
+      return found != owners.end() && found->second.slot == slot;
+    });
+    results->finish();
+  }
+
+private:
+  struct Owner {
+    uint64_t end;
+    uint32_t slot;
+    int32_t microbatch;
+    Coverage written; ///< relative to the slot's first byte
+  };
 
   /// Persistent slots own their bytes from the start.
   void placePersistent() {
     for (uint32_t i = 0; i < length(program.slots()); ++i) {
-      const plan::Slot &slot = *program.slots()->Get(i);
+      const plan::Slot &slot = slotAt(i);
       if (slot.space() == plan::Space::Persistent && slot.bytes() && !beginsAnew(i)) {
         Owner &owner = owners[slot.offset()] = {slot.offset() + slot.bytes(), i, -1, {}};
         owner.written.add({Access::Write, i, 0, slot.bytes()});
@@ -156,29 +284,24 @@ private:
   }
 
   void follow(const plan::Action &action) {
-    for (uint32_t i = 0; i < length(action.wait_sends()); ++i) {
-      const plan::SendId *id = action.wait_sends()->Get(i);
-      std::erase_if(messages, [&](const Message &m) { return m.tag == id->tag() && m.microbatch == id->microbatch(); });
-    }
-    const plan::Segment &segment = *program.segments()->Get(action.segment());
+    for (uint32_t i = 0; i < length(action.wait_sends()); ++i)
+      messages->wait(*action.wait_sends()->Get(i));
     const SegmentAccesses &accesses = segments[action.segment()];
     if (apart.insert({action.segment(), action.layout()}).second)
       checkApart(action, accesses);
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
       ++run;
       for (const Access &access : accesses.steps[s])
-        touch(action, s, access, addressOf(action, accesses, access.slot));
-      const auto *send = segment.steps()->Get(s)->op_as_Send();
+        touch({action, s, run, access, addressOf(action, accesses, access.slot)});
+      const auto *send = stepAt(action, s).op_as_Send();
       // the input space has separate buffers
-      if (send && program.slots()->Get(send->slot())->space() != plan::Space::Input) {
-        uint64_t at = addressOf(action, accesses, send->slot());
-        messages.push_back({send->tag(), action.microbatch(), send->slot(), at, at + send->bytes()});
-      }
+      if (send && slotAt(send->slot()).space() != plan::Space::Input)
+        messages->send(*send, action.microbatch(), addressOf(action, accesses, send->slot()));
     }
   }
 
   uint64_t addressOf(const plan::Action &action, const SegmentAccesses &accesses, uint32_t slot) const {
-    const plan::Slot &info = *program.slots()->Get(slot);
+    const plan::Slot &info = slotAt(slot);
     if (info.space() == plan::Space::Persistent)
       return info.offset();
     return program.layouts()->Get(action.layout())->offsets()->Get(accesses.places.at(slot));
@@ -188,11 +311,11 @@ private:
   void checkApart(const plan::Action &action, const SegmentAccesses &accesses) {
     Rule rule(report, "M2");
     for (uint32_t s = 0; s < accesses.steps.size() && !report.full(); ++s) {
-      if (program.segments()->Get(action.segment())->steps()->Get(s)->op_type() == plan::StepOp::KernelBatch) {
+      if (stepAt(action, s).op_type() == plan::StepOp::KernelBatch) {
         checkCallsApart(action, s, accesses);
         continue;
       }
-      const plan::Step &step = *program.segments()->Get(action.segment())->steps()->Get(s);
+      const plan::Step &step = stepAt(action, s);
       for (const Access &other : accesses.steps[s])
         for (const Access &write : accesses.steps[s]) {
           const bool result = other.kind == Access::Write && &other < &write && step.op_type() == plan::StepOp::Matmul;
@@ -243,142 +366,89 @@ private:
     return step.op_type() == plan::StepOp::Kernel && read.slot == write.slot;
   }
 
-  void touch(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
-    auto found = owners.find(address);
-    bool mine = found != owners.end() && found->second.slot == access.slot;
-    if (access.kind == Access::Read)
-      return mine ? checkRead(action, step, access, address, found->second) : missing(action, step, access, address);
-    for (const Message &message : messages)
-      if (Rule rule(report, "M2"); message.begin < address + access.begin + access.bytes && address + access.begin < message.end)
-        report.add("{}: microbatch {} writes slot {} while message {} of microbatch {} is sent from slot {}",
-                   place(action, step), action.microbatch(), describe(access.slot), message.tag, message.microbatch,
-                   describe(message.slot));
-    if (!mine) {
-      own(action, step, access, address);
-      found = owners.find(address);
-      if (found != owners.end() && found->second.slot == access.slot)
-        noteWrite(action, step, access, found->second);
-      return;
+  void touch(const Touch &t) {
+    const bool reads = t.access.kind == Access::Read;
+    if (!reads)
+      messages->write(t);
+    auto found = owners.find(t.address);
+    if (found == owners.end() || found->second.slot != t.access.slot) {
+      if (reads)
+        return missing(t);
+      own(t, t.access);
+      found = owners.find(t.address);
+      if (found == owners.end() || found->second.slot != t.access.slot)
+        return;
+    } else if (reads) {
+      return read(t, found->second);
     }
     Owner &owner = found->second;
-    if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
+    if (otherMicrobatch(t, owner))
       owner.written = {}; // the rest of the overwritten slot is invalid
-    owner.microbatch = action.microbatch();
-    owner.written.add(access);
-    noteWrite(action, step, access, owner);
+    owner.microbatch = t.action.microbatch();
+    owner.written.add(t.access);
+    results->write(t);
+    sums->write(t);
   }
 
-  void noteWrite(const plan::Action &action, uint32_t step, const Access &access, Owner &owner) {
-    const uint64_t end = access.begin + access.bytes;
-    if (access.repeats.empty())
-      std::erase_if(owner.unread, [&](const Unread &unread) {
-        const bool over = unread.run != run && access.begin <= unread.begin && unread.end <= end;
-        if (over)
-          lost.push_back({unread, owner.slot});
-        return over;
-      });
-    if (program.slots()->Get(access.slot)->space() == plan::Space::Placed || beginsAnew(access.slot))
-      owner.unread.push_back({access.begin, end, action.segment(), step, run});
-    else
-      readRuns.insert(run); // after the iteration
-    const plan::Step &writer = *program.segments()->Get(action.segment())->steps()->Get(step);
-    const auto *fill = writer.op_as_Fill();
-    if (!fill && !writer.op_as_Collective())
-      added.insert(access.slot);
-    owner.filled = fill ? std::optional(fill->value()) : std::nullopt;
-    if (fill && fill->value() != 0 && beginsAnew(access.slot)) {
-      Rule rule(report, "M4");
-      report.add("{}: the sum in slot {} starts at {} instead of 0", place(action, step), describe(access.slot),
-                 fill->value());
-    }
-  }
-
-  void noteRead(const plan::Action &action, uint32_t step, const Access &access, Owner &owner) {
-    const uint64_t end = access.begin + access.bytes;
-    std::erase_if(owner.unread, [&](const Unread &unread) {
-      const bool read = unread.begin < end && access.begin < unread.end;
-      if (read)
-        readRuns.insert(unread.run);
-      return read;
-    });
-    if (access.accumulated && owner.filled.value_or(0) != 0) {
-      Rule rule(report, "M4");
-      report.add("{}: adds to slot {}, which starts at {} instead of 0", place(action, step), describe(access.slot),
-                 *owner.filled);
-    }
-  }
-
-  void checkRead(const plan::Action &action, uint32_t step, const Access &access, uint64_t address, Owner &owner) {
-    if (otherMicrobatch(access.slot, owner.microbatch, action.microbatch()))
-      report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(action, step), action.microbatch(),
-                 describe(access.slot), owner.microbatch);
-    noteRead(action, step, access, owner);
-    const uint64_t value = valueBytes(*program.slots()->Get(access.slot)); // the rest of the slot is padding
-    uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
+  void read(const Touch &t, Owner &owner) {
+    const Access &access = t.access;
+    const plan::Slot &slot = slotAt(access.slot);
+    if (otherMicrobatch(t, owner))
+      report.add("{}: microbatch {} reads slot {}, which holds microbatch {}", place(t.action, t.step),
+                 t.action.microbatch(), describe(access.slot), owner.microbatch);
+    results->read(t);
+    sums->read(t);
+    const uint64_t value = valueBytes(slot); // the rest of the slot is padding
+    const uint64_t bytes = access.begin < value ? std::min(access.bytes, value - access.begin) : 0;
     if (auto at = owner.written.missing(access, access.begin, bytes)) {
-      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which no step wrote", place(action, step),
-                 action.microbatch(), *at, describe(access.slot), address);
-      owner.written.add({Access::Write, access.slot, 0, program.slots()->Get(access.slot)->bytes()}); // report once
+      report.add("{}: microbatch {} reads byte {} of slot {} at byte {}, which no step wrote", place(t.action, t.step),
+                 t.action.microbatch(), *at, describe(access.slot), t.address);
+      owner.written.add({Access::Write, access.slot, 0, slot.bytes()}); // report once
     }
   }
 
-  void missing(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
-    auto last = owners.upper_bound(address);
+  void missing(const Touch &t) {
+    auto last = owners.upper_bound(t.address);
     std::string who = "no step wrote";
-    if (last != owners.begin() && std::prev(last)->second.end > address)
+    if (last != owners.begin() && std::prev(last)->second.end > t.address)
       who = fmt::format("slot {} has overwritten", describe(std::prev(last)->second.slot));
-    report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(action, step), action.microbatch(),
-               describe(access.slot), address, who);
-    const uint64_t bytes = program.slots()->Get(access.slot)->bytes();
-    own(action, step, {Access::Write, access.slot, 0, bytes}, address); // report only once
+    report.add("{}: microbatch {} reads slot {} at byte {}, which {}", place(t.action, t.step), t.action.microbatch(),
+               describe(t.access.slot), t.address, who);
+    own(t, {Access::Write, t.access.slot, 0, slotAt(t.access.slot).bytes()}); // report only once
   }
 
-  void own(const plan::Action &action, uint32_t step, const Access &access, uint64_t address) {
-    uint64_t end = address + program.slots()->Get(access.slot)->bytes();
-    auto at = owners.upper_bound(address);
-    if (at != owners.begin() && std::prev(at)->second.end > address)
+  void own(const Touch &t, const Access &written) {
+    const uint64_t end = t.address + slotAt(written.slot).bytes();
+    auto at = owners.upper_bound(t.address);
+    if (at != owners.begin() && std::prev(at)->second.end > t.address)
       --at;
     while (at != owners.end() && at->first < end) {
-      if (program.slots()->Get(at->second.slot)->space() == plan::Space::Persistent) {
-        report.add("{}: slot {} overlaps persistent slot {}", place(action, step), describe(access.slot),
-                   describe(at->second.slot));
-        return;
-      }
-      loseAll(at->second);
+      if (slotAt(at->second.slot).space() == plan::Space::Persistent)
+        return report.add("{}: slot {} overlaps persistent slot {}", place(t.action, t.step), describe(written.slot),
+                          describe(at->second.slot));
+      results->overwritten(at->first);
+      sums->overwritten(at->first);
       at = owners.erase(at);
     }
-    Owner &owner = owners[address] = {end, access.slot, action.microbatch(), {}};
-    owner.written.add(access);
+    Owner &owner = owners[t.address] = {end, written.slot, t.action.microbatch(), {}};
+    owner.written.add(written);
   }
 
   /// Activations belong to one microbatch; gradients and similar values may accumulate over several.
-  bool otherMicrobatch(uint32_t slot, int32_t held, int32_t wanted) const {
-    int32_t tensor = program.slots()->Get(slot)->tensor();
-    return held >= 0 && wanted >= 0 && held != wanted && tensor >= 0 &&
-           program.slots()->Get(slot)->space() == plan::Space::Placed &&
-           plan.tensors()->Get(static_cast<uint32_t>(tensor))->kind() == plan::TensorKind::Activation;
+  bool otherMicrobatch(const Touch &t, const Owner &owner) const {
+    const plan::Slot &slot = slotAt(t.access.slot);
+    const int32_t held = owner.microbatch, wanted = t.action.microbatch();
+    return held >= 0 && wanted >= 0 && held != wanted && slot.tensor() >= 0 && slot.space() == plan::Space::Placed &&
+           kindOf(t.access.slot) == plan::TensorKind::Activation;
   }
 
-  std::string place(const plan::Action &action, uint32_t step) const {
-    return placeOf(index, program, action.segment(), step);
-  }
-  std::string describe(uint32_t slot) const {
-    const auto *name = program.slots()->Get(slot)->name();
-    return name && name->size() ? fmt::format("{} ({})", slot, name->str()) : fmt::format("{}", slot);
-  }
-
-  const plan::Plan &plan;
-  uint32_t index;
-  const plan::Program &program;
-  Report &report;
   std::vector<SegmentAccesses> segments;
   std::set<std::pair<uint32_t, uint32_t>> apart; ///< segments and layouts already checked by checkApart
   uint64_t run = 0;                              ///< number of step runs so far
-  std::set<uint32_t> added;                      ///< slots written by steps other than fills and collectives
-  std::set<uint64_t> readRuns;                   ///< runs with at least one result that was read
-  std::vector<std::pair<Unread, uint32_t>> lost; ///< unread results, with their slots
   std::map<uint64_t, Owner> owners;              ///< by first byte
-  std::vector<Message> messages;                 ///< started but not waited for
+  std::optional<SentMessages> messages;          ///< of the list that is followed, as the next two
+  std::optional<Sums> sums;
+  std::optional<UnreadResults> results;
 };
 
 /// Rows of two microbatches must not share bytes of the input buffer.
@@ -416,7 +486,7 @@ void checkMemory(const plan::Plan &plan, const CheckOptions &options, Report &re
     if (options.memoryBytes && peak > options.memoryBytes)
       report.add("program {}: it needs {} bytes, a rank has {}", p, peak, options.memoryBytes);
     Rule values(report, "M1");
-    MemoryCheck check(plan, p, report);
+    MemoryCheck check({plan, p, program, report});
     check.follow(program.train());
     check.follow(program.eval());
   }

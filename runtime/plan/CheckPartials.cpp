@@ -33,29 +33,6 @@ std::string names(const plan::Plan &plan, Axes axes) {
   return list.empty() ? "nothing" : fmt::format("{}", fmt::join(list, "+"));
 }
 
-/// Steps that are linear in their inputs, so that partial inputs give partial results.
-bool isLinear(const plan::Step &step) {
-  switch (step.op_type()) {
-  case plan::StepOp::Matmul: // the epilogue of a gradient multiplies each sum by a factor
-    return step.op_as_Matmul()->epilogue() == plan::Epilogue::None ||
-           step.op_as_Matmul()->epilogue() == plan::Epilogue::GeluGradient;
-  case plan::StepOp::Conv:
-    return step.op_as_Conv()->epilogue() == plan::Epilogue::None;
-  case plan::StepOp::Kernel:
-  case plan::StepOp::KernelBatch:
-  case plan::StepOp::Copy:
-  case plan::StepOp::EmbeddingGrad:
-  case plan::StepOp::Embedding:
-  case plan::StepOp::Gather:
-  case plan::StepOp::ScatterAdd:
-    return true;
-  case plan::StepOp::Pool:
-    return step.op_as_Pool()->kind() != plan::PoolKind::MaxForward;
-  default:
-    return false;
-  }
-}
-
 /// The relevant properties of a step, computed once. Each call of a kernel batch is handled separately.
 struct StepFacts {
   const plan::Step *step;
@@ -176,7 +153,7 @@ private:
       }
     if (!read || facts.unknownWrites)
       return;
-    if (!isLinear(*facts.step))
+    if (!steps::isLinear(*facts.step))
       return report.add("{}: reads slot {}, which is still partial over {}", place(segment, step), first,
                         names(plan, read));
     if (const auto *op = facts.step->op_as_Matmul()) {

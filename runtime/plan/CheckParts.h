@@ -1,13 +1,11 @@
 // The parts of the plan checker and their shared helpers. Check.h lists what is checked.
 #pragma once
 #include "runtime/plan/Check.h"
-#include "runtime/plan/DTypes.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Steps.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <span>
 
 namespace cleave::check {
@@ -51,57 +49,13 @@ private:
   const char *before;
 };
 
-constexpr uint64_t largest = uint64_t{1} << 46; // bytes or elements; products of accepted values fit in 64 bits
-
-/// Whether these sizes and their product are in [0, largest].
-bool sane(std::initializer_list<int64_t> sizes);
-
-/// How a step uses a slot.
-struct Access {
-  enum Kind { Read, Write, Unknown } kind; ///< Unknown: an argument of a kernel that does not declare what it writes
-  uint32_t slot;
-  uint64_t begin, bytes; ///< from the first byte accessed to the last; for kernel arguments up to the slot's end
-  /// A strided window: runs of `run` bytes, repeated `count` times every `stride` bytes, innermost first. Empty:
-  /// contiguous.
-  struct Repeat {
-    uint64_t count, stride;
-  };
-  std::vector<Repeat> repeats{};
-  uint64_t run = 0;
-  bool twice = false;       ///< the window contains some byte twice
-  bool accumulated = false; ///< a read of the previous content of the step's output
-  int part = -1;            ///< of a collective: its buffer; of a kernel batch: its call
-};
-
-/// Calls fn for everything that a step reads and writes, reads first. An accumulating output is a read and a write.
-/// With `plan`, whose kernels must be valid, kernel arguments end where their declaration says.
-void forEachAccess(const plan::Step &step, const plan::Program &program, const std::function<void(const Access &)> &fn,
-                   const plan::Plan *plan = nullptr);
-
-/// The same for a step under construction, without the accessed byte ranges.
-std::vector<Access> accessesOf(const plan::StepT &step);
-
 /// First number of values produced by a segment (Step.values).
 constexpr uint32_t firstMade = uint32_t{1} << 31;
-
-/// Length of an optional flatbuffer vector.
-template <typename T> uint32_t length(const T *vector) { return vector ? vector->size() : 0; }
 
 /// Bytes of an optional flatbuffer vector.
 inline std::span<const uint8_t> bytesOf(const flatbuffers::Vector<uint8_t> *vector) {
   return vector ? std::span(vector->data(), vector->size()) : std::span<const uint8_t>();
 }
-
-/// Number of elements of a slot with valid sizes.
-inline uint64_t elementsOf(const plan::Slot &slot) {
-  uint64_t all = 1;
-  for (uint32_t d = 0; d < length(slot.shape()); ++d)
-    all *= static_cast<uint64_t>(slot.shape()->Get(d));
-  return all;
-}
-
-/// Bytes of the value in a slot; the slot may be larger.
-inline uint64_t valueBytes(const plan::Slot &slot) { return elementsOf(slot) * dtypeSize(slot.dtype()); }
 
 /// "program 0, segment 3 (forward), step 5 (Matmul)"
 std::string placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step);
@@ -118,16 +72,9 @@ void checkChoices(const plan::Plan &plan, Report &report);
 /// Checks that every input slot of a program is bound to one field of the data with the same type and elements per
 /// sample. Slots must be valid.
 void checkFields(const plan::Plan &plan, uint32_t program, Report &report);
-/// Compares a call with its kernel's declaration; "" if valid. The call's slots must exist.
-std::string callProblem(const plan::Plan &plan, const plan::Program &program, const plan::Kernel &call);
-/// Bytes that a call accesses of its argument `index`, from the start of the argument.
-uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_t index);
 /// Compares the ranks of each program with the first of them, which checkStructure follows, in everything the program
 /// relies on: lengths of tables, sizes of groups, shares, local shapes.
 void checkRanks(const plan::Plan &plan, Report &report);
-/// Checks that a collective's group extends over the axes named by the graph, not only over the same number of ranks;
-/// returns the defect. `rank`: null if no rank runs it. The group index must be valid.
-std::string axesProblem(const plan::Plan &plan, const plan::Rank *rank, const plan::Collective &op);
 /// The mesh axes along which the members of each group differ, one bit each.
 std::vector<uint32_t> groupAxes(const plan::Plan &plan);
 /// Checks everything that later parts rely on: indices, sizes, names. They require that this finds nothing.

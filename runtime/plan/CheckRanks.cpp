@@ -330,16 +330,6 @@ private:
 
 } // namespace
 
-std::string axesProblem(const plan::Plan &plan, const plan::Rank *rank, const plan::Collective &op) {
-  std::string axes;
-  for (uint32_t i = 0; i < length(op.axes()); ++i)
-    axes += (i ? "+" : "") + plan.mesh()->Get(op.axes()->Get(i))->name()->str();
-  const auto *along = rank ? plan.groups()->Get(rank->groups()->Get(op.group()))->axis() : nullptr;
-  return !rank || (along && along->string_view() == axes)
-             ? ""
-             : fmt::format("over '{}', group {} of the rank is along '{}'", axes, op.group(), text(along));
-}
-
 std::vector<uint32_t> groupAxes(const plan::Plan &plan) {
   std::vector<uint32_t> list(length(plan.groups()));
   for (uint32_t g = 0; g < list.size(); ++g) {

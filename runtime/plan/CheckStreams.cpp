@@ -21,9 +21,9 @@ public:
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
         const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
-        if (step.stream() != streamOf(step))
-          report.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i),
-                     streamOf(step), step.stream());
+        if (const uint32_t stream = steps::onGpu(step).stream; step.stream() != stream)
+          report.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i), stream,
+                     step.stream());
       }
     for (const auto *actions : {program.train(), program.eval()})
       for (uint32_t a = 0; a < length(actions); ++a)

@@ -23,5 +23,6 @@ struct Sharding;
 struct Step;
 struct Tensor;
 struct Training;
+struct OptimizerT;
 struct TrainingT;
 } // namespace cleave::plan

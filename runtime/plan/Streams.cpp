@@ -9,16 +9,6 @@
 
 namespace cleave {
 
-uint32_t streamOf(const plan::Step &step) {
-  if (step.op_type() == plan::StepOp::Collective)
-    return 1;
-  if (const auto *send = step.op_as_Send())
-    return 2 + 2 * send->peer();
-  if (const auto *recv = step.op_as_Recv())
-    return 3 + 2 * recv->peer();
-  return 0;
-}
-
 namespace {
 
 using check::Access;
@@ -213,30 +203,12 @@ LookupScratch lookupScratch(int64_t rows, int64_t count) {
   return {64 + 2 * words(rows), 2 * words(rows) + 2 * words(count)};
 }
 
-uint64_t gpuWorkspace(const plan::Step &step) {
-  if (const auto *grad = step.op_as_EmbeddingGrad())
-    return lookupScratch(grad->rows(), grad->count()).bytes();
-  constexpr uint64_t usual = uint64_t{32} << 20; // NVIDIA's recommendation for cuBLASLt on Hopper
-  if (step.op_type() == plan::StepOp::Matmul)
-    return usual;
-  if (const auto *attention = step.op_as_Attention()) {
-    // The deterministic gradient of the queries stores the scores' gradient in a half type.
-    const bool backward = attention->kind() == plan::AttentionKind::Backward;
-    return usual + (backward ? 2 * static_cast<uint64_t>(attention->batch() * attention->heads() * attention->rows() *
-                                                         attention->keys())
-                             : 0);
-  }
-  if (step.op_type() == plan::StepOp::Conv)
-    return uint64_t{128} << 20;
-  return 0;
-}
-
 uint64_t gpuWorkspace(const plan::Program &program) {
   uint64_t most = 0;
   for (uint32_t s = 0; s < length(program.segments()); ++s) {
     const plan::Segment &segment = *program.segments()->Get(s);
     for (uint32_t i = 0; i < length(segment.steps()); ++i)
-      most = std::max(most, gpuWorkspace(*segment.steps()->Get(i)));
+      most = std::max(most, steps::onGpu(*segment.steps()->Get(i)).workspace);
   }
   return most;
 }

@@ -12,9 +12,6 @@
 
 namespace cleave {
 
-/// The stream for steps of this kind; see plan.fbs.
-uint32_t streamOf(const plan::Step &step);
-
 /// A step in a list of actions.
 struct StepPlace {
   uint32_t action = 0, step = 0;
@@ -27,10 +24,8 @@ using Unordered = std::function<void(const StepPlace &earlier, const StepPlace &
 /// its waits.
 void findUnordered(const plan::Program &program, bool eval, const Unordered &unordered);
 
-/// Scratch memory outside the arena that a step needs on a GPU, exactly or at most; 0 for most kinds. We limit the
-/// workspace of libraries; the measured choice respects the limit.
-uint64_t gpuWorkspace(const plan::Step &step);
-/// The maximum over a program's steps.
+/// Scratch memory outside the arena that a program's steps need on a GPU, exactly or at most: the most of one step. We
+/// limit the workspace of libraries; the measured choice respects the limit.
 uint64_t gpuWorkspace(const plan::Program &program);
 
 /// Scratch of an embedding's gradient, in elements of 4 bytes: first the zeroed ones, then the others.

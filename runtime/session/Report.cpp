@@ -7,7 +7,7 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/Text.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Communication.h"
 #include "runtime/session/Progress.h"
 
 #include <algorithm>
@@ -120,19 +120,6 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
   }
 }
 
-uint64_t payload(const plan::Collective &collective) {
-  uint64_t elements = 0;
-  for (const plan::CollectiveBuffer *buffer : *collective.buffers()) {
-    int64_t shares = 0;
-    for (uint32_t i = 0; buffer->sizes() && i < buffer->sizes()->size(); ++i)
-      shares += buffer->sizes()->Get(i);
-    const bool listed = collective.kind() == plan::CollectiveKind::AllGather ||
-                        collective.kind() == plan::CollectiveKind::ReduceScatter;
-    elements += uint64_t(listed ? buffer->outer() * buffer->inner() * shares : buffer->count());
-  }
-  return elements * dtypeSize(collective.dtype());
-}
-
 void addCommunication(const plan::Plan &plan, PlanReport &report) {
   std::map<std::tuple<std::string, std::string, std::string>, PlanReport::Collective> collectives;
   std::map<std::tuple<uint32_t, uint32_t, std::string>, PlanReport::Message> messages;
@@ -151,7 +138,7 @@ void addCommunication(const plan::Plan &plan, PlanReport &report) {
               sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
           auto &entry =
               collectives.try_emplace({axis, kind, source}, PlanReport::Collective{kind, axis, source}).first->second;
-          entry.bytes += payload(*collective);
+          entry.bytes += steps::bytesOf(*collective);
           ++entry.count;
         } else if (const auto *send = step.op_as_Send()) {
           const uint32_t peer = who.peers()->Get(send->peer()), stage = stageOf(program, segment);

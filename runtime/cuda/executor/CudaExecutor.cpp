@@ -209,8 +209,7 @@ void CudaExecutor::startLibraries() {
     for (const ResolvedAction &action : *actions)
       if (seen.insert(action.segment).second)
         for (uint32_t s = 0; s < action.segment->ops.size(); ++s) {
-          const plan::StepOp kind = action.segment->info->steps()->Get(s)->op_type();
-          if (kind == plan::StepOp::Matmul || kind == plan::StepOp::Conv || kind == plan::StepOp::Attention)
+          if (StepOps::usesLibrary(*action.segment->info->steps()->Get(s)))
             action.segment->ops[s]->run(action.tables[0], {});
         }
   streams.at(0).synchronize();

@@ -4,7 +4,8 @@
 #include "runtime/base/Error.h"
 #include "runtime/cuda/library/CublasLt.h"
 #include "runtime/cuda/library/Cudnn.h"
-#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Steps.h"
+#include "runtime/plan/steps/Visit.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ namespace cleave::cuda {
 
 namespace {
 
-/// Launches a generated kernel; parameters are the buffers, the scalars and the extent (passes/codegen/GpuEmit.h).
+/// Launches a generated kernel; parameters are the buffers, the scalars and the extent (passes/codegen/gpu/GpuEmit.h).
 class KernelOp final : public Op {
 public:
   KernelOp(const plan::Kernel &kernel, SlotScope &scope, const Queue &queue, CUfunction function, unsigned threads)
@@ -50,9 +51,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
-                                 unsigned threads) {
-  return std::make_unique<KernelOp>(*step.op_as_Kernel(), scope, queue, function, threads);
+std::unique_ptr<Op> makeGeneratedOp(const plan::Kernel &op, SlotScope &scope, const Queue &queue, CUfunction function,
+                                    unsigned threads) {
+  return std::make_unique<KernelOp>(op, scope, queue, function, threads);
 }
 
 StepOps::StepOps(const Context &context, const Queue &queue, Tuning &tuning, const StepOptions &options,
@@ -61,40 +62,37 @@ StepOps::StepOps(const Context &context, const Queue &queue, Tuning &tuning, con
 StepOps::~StepOps() = default;
 
 std::unique_ptr<Op> StepOps::make(const plan::Step &step, SlotScope &scope) {
-  switch (step.op_type()) {
-  case plan::StepOp::Kernel:
-  case plan::StepOp::KernelBatch: {
-    const bool batch = step.op_type() == plan::StepOp::KernelBatch;
-    const uint32_t kernel = (batch ? *step.op_as_KernelBatch()->calls()->Get(0) : *step.op_as_Kernel()).kernel();
-    if (planKernels.empty())
-      throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
-    return (batch ? makeKernelBatchOp : makeKernelOp)(step, scope, queue, planKernels[kernel],
-                                                      scope.plan.kernels()->Get(kernel)->threads());
-  }
-  case plan::StepOp::Copy:
-    return makeCopyOp(step, scope, queue, own);
-  case plan::StepOp::Fill:
-    return makeFillOp(step, scope, queue, own);
-  case plan::StepOp::Embedding:
-    return makeEmbeddingOp(step, scope, queue, own);
-  case plan::StepOp::Gather:
-    return makeGatherOp(step, scope, queue, own);
-  case plan::StepOp::ScatterAdd:
-    return makeScatterAddOp(step, scope, queue, own);
-  case plan::StepOp::Random:
-    return makeRandomOp(step, scope, queue, own);
-  case plan::StepOp::Pool:
-    return makePoolOp(step, scope, queue, own);
-  default:
-    return makeLibraryStep(step, scope);
-  }
+  return steps::visit(step, [&]<typename Kind>(const Kind &op) -> std::unique_ptr<Op> {
+    if constexpr (std::same_as<Kind, plan::Kernel>)
+      return generated(op, op, scope);
+    else if constexpr (std::same_as<Kind, plan::KernelBatch>)
+      return generated(op, *op.calls()->Get(0), scope);
+    else if constexpr (steps::oneOf<Kind, plan::Matmul, plan::Conv, plan::Attention, plan::EmbeddingGrad,
+                                    plan::Collective, plan::Send, plan::Recv>)
+      return makeLibraryStep(step, scope);
+    else
+      return makeOwnOp(op, scope, queue, own);
+  });
+}
+
+template <typename Kind>
+std::unique_ptr<Op> StepOps::generated(const Kind &op, const plan::Kernel &call, SlotScope &scope) {
+  if (planKernels.empty())
+    throw environmentError("plan: it carries no code (it was made without), so its kernels cannot run");
+  return makeGeneratedOp(op, scope, queue, planKernels[call.kernel()],
+                         scope.plan.kernels()->Get(call.kernel())->threads());
+}
+
+bool StepOps::usesLibrary(const plan::Step &step) {
+  const steps::OnGpu::Library library = steps::onGpu(step).library;
+  return library == steps::OnGpu::CublasLt || library == steps::OnGpu::Cudnn;
 }
 
 std::unique_ptr<Op> StepOps::makeLibraryStep(const plan::Step &step, SlotScope &scope) {
   size_t needed = 0;
   std::unique_ptr<Op> op;
-  if (step.op_type() == plan::StepOp::EmbeddingGrad)
-    op = makeEmbeddingGradOp(step, scope, queue, own, needed);
+  if (const auto *grad = step.op_as_EmbeddingGrad())
+    op = makeOwnOp(*grad, scope, queue, own, needed);
   if (step.op_type() == plan::StepOp::Matmul) {
     if (!cublas)
       cublas = std::make_unique<CublasLt>();

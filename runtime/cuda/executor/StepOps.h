@@ -3,6 +3,7 @@
 #include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/cuda/library/Tuning.h"
 #include "runtime/device/Device.h"
+#include "runtime/plan/plan_generated.h"
 
 #include <memory>
 #include <vector>
@@ -27,11 +28,15 @@ public:
   /// For all steps except collectives and messages. Throws for a step or type that the device does not support, and for
   /// a library that is missing or does not support the shape.
   std::unique_ptr<Op> make(const plan::Step &step, SlotScope &scope);
+  /// Whether cuBLASLt or cuDNN runs the step.
+  static bool usesLibrary(const plan::Step &step);
   OwnKernels &kernels() { return own; }
   /// Scratch memory that the Ops created so far need; used by one at a time.
   size_t workspaceBytes() const { return workspace; }
 
 private:
+  /// A generated kernel, or a batch of calls of it, of which `call` is one.
+  template <typename Kind> std::unique_ptr<Op> generated(const Kind &op, const plan::Kernel &call, SlotScope &scope);
   std::unique_ptr<Op> makeLibraryStep(const plan::Step &step, SlotScope &scope);
   std::unique_ptr<Op> makeCudnnStep(const plan::Step &step, SlotScope &scope, size_t &needed);
 
@@ -47,18 +52,18 @@ private:
 };
 
 // Implemented in this folder and in runtime/cuda/kernels.
-std::unique_ptr<Op> makeKernelOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
-                                 unsigned threads);
-std::unique_ptr<Op> makeKernelBatchOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
-                                      unsigned threads);
-std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeEmbeddingGradOp(const plan::Step &step, SlotScope &scope, const Queue &queue,
-                                        OwnKernels &kernels, size_t &workspace);
-std::unique_ptr<Op> makeGatherOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeScatterAddOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeRandomOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makePoolOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeGeneratedOp(const plan::Kernel &op, SlotScope &scope, const Queue &queue, CUfunction function,
+                                    unsigned threads);
+std::unique_ptr<Op> makeGeneratedOp(const plan::KernelBatch &op, SlotScope &scope, const Queue &queue,
+                                    CUfunction function, unsigned threads);
+std::unique_ptr<Op> makeOwnOp(const plan::Copy &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Fill &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Embedding &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::EmbeddingGrad &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels,
+                              size_t &workspace);
+std::unique_ptr<Op> makeOwnOp(const plan::Gather &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::ScatterAdd &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Random &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Pool &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
 
 } // namespace cleave::cuda

@@ -111,8 +111,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  const plan::Copy &copy = *step.op_as_Copy();
+std::unique_ptr<Op> makeOwnOp(const plan::Copy &copy, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
   const auto element = static_cast<int64_t>(dtypeSize(copy.dtype()));
   StepOperand src = operandOf(*copy.src(), scope);
   src.offset += scope.scalar(copy.src_offset_scalar(), 0) * element;
@@ -139,8 +138,7 @@ std::unique_ptr<Op> makeCopyOp(const plan::Step &step, SlotScope &scope, const Q
                                        queue);
 }
 
-std::unique_ptr<Op> makeFillOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  const plan::Fill &fill = *step.op_as_Fill();
+std::unique_ptr<Op> makeOwnOp(const plan::Fill &fill, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
   std::array<std::byte, 8> pattern{};
   storeElement(pattern.data(), 0, fill.dtype(), fill.value());
   const size_t element = dtypeSize(fill.dtype());

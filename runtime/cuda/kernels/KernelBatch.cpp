@@ -95,9 +95,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeKernelBatchOp(const plan::Step &step, SlotScope &scope, const Queue &queue, CUfunction function,
-                                      unsigned threads) {
-  return std::make_unique<KernelBatchOp>(*step.op_as_KernelBatch(), scope, queue, function, threads);
+std::unique_ptr<Op> makeGeneratedOp(const plan::KernelBatch &op, SlotScope &scope, const Queue &queue,
+                                    CUfunction function, unsigned threads) {
+  return std::make_unique<KernelBatchOp>(op, scope, queue, function, threads);
 }
 
 } // namespace cleave::cuda

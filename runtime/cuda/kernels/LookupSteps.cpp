@@ -189,28 +189,27 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makeEmbeddingOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  return std::make_unique<EmbeddingOp>(*step.op_as_Embedding(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Embedding &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
+  return std::make_unique<EmbeddingOp>(op, scope, queue, kernels);
 }
 
-std::unique_ptr<Op> makeEmbeddingGradOp(const plan::Step &step, SlotScope &scope, const Queue &queue,
-                                        OwnKernels &kernels, size_t &workspace) {
-  auto op = std::make_unique<EmbeddingGradOp>(*step.op_as_EmbeddingGrad(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::EmbeddingGrad &grad, SlotScope &scope, const Queue &queue,
+                              OwnKernels &kernels, size_t &workspace) {
+  auto op = std::make_unique<EmbeddingGradOp>(grad, scope, queue, kernels);
   workspace = op->workspaceBytes();
   return op;
 }
 
-std::unique_ptr<Op> makeGatherOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  return std::make_unique<GatherOp>(*step.op_as_Gather(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Gather &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
+  return std::make_unique<GatherOp>(op, scope, queue, kernels);
 }
 
-std::unique_ptr<Op> makeScatterAddOp(const plan::Step &step, SlotScope &scope, const Queue &queue,
-                                     OwnKernels &kernels) {
-  return std::make_unique<ScatterAddOp>(*step.op_as_ScatterAdd(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::ScatterAdd &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
+  return std::make_unique<ScatterAddOp>(op, scope, queue, kernels);
 }
 
-std::unique_ptr<Op> makeRandomOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  return std::make_unique<RandomOp>(*step.op_as_Random(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Random &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
+  return std::make_unique<RandomOp>(op, scope, queue, kernels);
 }
 
 } // namespace cleave::cuda

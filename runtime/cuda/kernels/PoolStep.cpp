@@ -80,8 +80,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Op> makePoolOp(const plan::Step &step, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
-  return std::make_unique<PoolOp>(*step.op_as_Pool(), scope, queue, kernels);
+std::unique_ptr<Op> makeOwnOp(const plan::Pool &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {
+  return std::make_unique<PoolOp>(op, scope, queue, kernels);
 }
 
 } // namespace cleave::cuda

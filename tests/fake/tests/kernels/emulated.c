@@ -1,4 +1,4 @@
-// Kernels in the form that code generation emits for emulated threads (passes/codegen/GpuEmit.h).
+// Kernels in the form that code generation emits for emulated threads (passes/codegen/gpu/GpuEmit.h).
 #include <stdint.h>
 
 uint32_t cleave_emu_tid(void);

@@ -1,8 +1,8 @@
 // GPU kernels assemble for every chip without spills. (Other codegen tests verify their results by emulating the
 // threads on a CPU.)
 #include "tests/unit/passes/codegen/Reference.h"
-#include "passes/codegen/GpuEmit.h"
-#include "passes/codegen/Ptx.h"
+#include "passes/codegen/gpu/GpuEmit.h"
+#include "passes/codegen/gpu/Ptx.h"
 #include "runtime/base/Error.h"
 
 #include <catch2/catch.hpp>

@@ -2,7 +2,7 @@
 #include "tests/unit/passes/codegen/Reference.h"
 #include "ir/graph/Enums.h"
 
-#include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 #pragma once
 #include "passes/codegen/Object.h"
 #include "ir/graph/Enums.h"
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 // How GPU threads divide kernels: access widths, rows held in registers, lines of threads over columns. The tests use
 // uneven sizes; any number of blocks must give the same bits.
 #include "passes/codegen/Codegen.h"
-#include "passes/codegen/GpuEmit.h"
-#include "passes/codegen/Ptx.h"
+#include "passes/codegen/gpu/GpuEmit.h"
+#include "passes/codegen/gpu/Ptx.h"
 #include "tests/support/Worst.h"
 #include "tests/unit/passes/codegen/Reference.h"
 

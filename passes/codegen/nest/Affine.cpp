@@ -1,5 +1,5 @@
 // Affine index expressions.
-#include "passes/codegen/Affine.h"
+#include "passes/codegen/nest/Affine.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // From a kernel graph to the values of a loop nest: demand-driven, each output at every index of the iteration space.
 // Private to codegen; see LoopNest.h for the result.
 #pragma once
-#include "passes/codegen/Affine.h"
+#include "passes/codegen/nest/Affine.h"
 
 #include <map>
 #include <string>

@@ -1,8 +1,8 @@
 // Results of reductions: each thread's partial result, then lanes by shuffles, then warps (columns: lines of threads)
 // through shared memory, always in the same order, so that the bits depend only on the loop nest.
 #include "ir/graph/Enums.h"
-#include "passes/codegen/GpuEmitter.h"
-#include "passes/codegen/GpuNumbers.h"
+#include "passes/codegen/gpu/GpuEmitter.h"
+#include "passes/codegen/nest/GpuNumbers.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 

@@ -10,7 +10,7 @@
 //   rows      the vector loop is reduced: lanes are combined at the end of a sweep
 //   columns   the vector loop is kept: each lane is a separate row
 #pragma once
-#include "passes/codegen/KernelGraph.h"
+#include "passes/codegen/nest/KernelGraph.h"
 
 #include <array>
 #include <optional>

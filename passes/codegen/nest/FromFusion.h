@@ -1,6 +1,6 @@
 // Translates IR to kernel graphs: `cleave.fusion` ops for code generation, and candidate groups of ops for fusion.
 #pragma once
-#include "passes/codegen/KernelGraph.h"
+#include "passes/codegen/nest/KernelGraph.h"
 
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"

@@ -3,9 +3,9 @@
 // These kernels are limited by memory bandwidth. A thread reads 16 bytes at once if aligned, and has 32 bytes or more
 // in flight before it computes; a row that fits stays in registers for all sweeps. Every buffer is aligned to 16 bytes
 // (the plan's checker verifies this), so the alignment of an access follows from its strides.
-#include "passes/codegen/Affine.h"
-#include "passes/codegen/GpuNumbers.h"
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/Affine.h"
+#include "passes/codegen/nest/GpuNumbers.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <algorithm>
 #include <optional>

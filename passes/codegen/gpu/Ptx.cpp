@@ -1,6 +1,6 @@
 // Generates PTX and cubins.
-#include "passes/codegen/Ptx.h"
-#include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/gpu/Ptx.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
 

@@ -3,8 +3,8 @@
 // Levels: 0 the kernel, 1 the item (a row, a chunk of columns; unused for maps), 2 inside the item. A thread processes
 // ThreadPlan::passes chunks at a time; copy c of a value is element c % chunk of pass c / chunk.
 #pragma once
-#include "passes/codegen/Emitter.h"
-#include "passes/codegen/GpuEmit.h"
+#include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 
 namespace cleave::passes::kernel {
 

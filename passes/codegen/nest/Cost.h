@@ -1,6 +1,6 @@
 // Approximate costs of operations and kernels, compared by fusion.
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 namespace cleave::passes::kernel {
 

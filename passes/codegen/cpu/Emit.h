@@ -1,6 +1,6 @@
 // Translates loop nests to LLVM IR.
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // The planner: chooses the iteration space, then demands every output at its index and propagates the demand to the
 // inputs. A reshape is affine only if loops are split finely enough; a failed reshape may request a loop split, and
 // planning then restarts.
-#include "passes/codegen/Planner.h"
+#include "passes/codegen/nest/Planner.h"
 
 #include <algorithm>
 #include <cmath>

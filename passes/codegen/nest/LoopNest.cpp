@@ -1,9 +1,9 @@
 // From values to a schedule: loops are merged if every address allows it, one becomes the vector loop, values are
 // assigned to sweeps, and expensive values needed again are stored in scratch memory.
 #include "ir/graph/Enums.h"
-#include "passes/codegen/Affine.h"
-#include "passes/codegen/Cost.h"
-#include "passes/codegen/Planner.h"
+#include "passes/codegen/nest/Affine.h"
+#include "passes/codegen/nest/Cost.h"
+#include "passes/codegen/nest/Planner.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Signatures of kernels.
-#include "passes/codegen/Signature.h"
+#include "passes/codegen/nest/Signature.h"
 
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"

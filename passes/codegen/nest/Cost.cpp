@@ -1,7 +1,7 @@
 // The cost model of kernels: bytes moved, cycles, available parallelism, and launch overhead.
-#include "passes/codegen/Cost.h"
-#include "passes/codegen/Affine.h"
-#include "passes/codegen/GpuNumbers.h"
+#include "passes/codegen/nest/Cost.h"
+#include "passes/codegen/nest/Affine.h"
+#include "passes/codegen/nest/GpuNumbers.h"
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,6 @@
 // Loop nests as text, for display in the plan and as the key for finding equal kernels.
-#include "passes/codegen/Affine.h"
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/Affine.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Names and facts of the kinds of kernel graph nodes.
-#include "passes/codegen/KernelGraph.h"
+#include "passes/codegen/nest/KernelGraph.h"
 
 namespace cleave::passes::kernel {
 

@@ -1,5 +1,5 @@
 // Translates IR to kernel graphs.
-#include "passes/codegen/FromFusion.h"
+#include "passes/codegen/nest/FromFusion.h"
 #include "ir/graph/Graph.h"
 
 #include "mlir/IR/BuiltinTypes.h"

@@ -1,6 +1,6 @@
 // Emits the loops of a kernel for GPU threads.
-#include "passes/codegen/GpuEmitter.h"
-#include "passes/codegen/GpuNumbers.h"
+#include "passes/codegen/gpu/GpuEmitter.h"
+#include "passes/codegen/nest/GpuNumbers.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 

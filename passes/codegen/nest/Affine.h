@@ -1,6 +1,6 @@
 // Affine index expressions over a loop nest's loops, and their reshapes.
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <vector>
 

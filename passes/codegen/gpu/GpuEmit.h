@@ -14,7 +14,7 @@
 //   columns  a thread processes a chunk of adjacent columns; lines of threads share a column's length and combine their
 //            parts in shared memory
 #pragma once
-#include "passes/codegen/LoopNest.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include <string>
 
