@@ -6,6 +6,7 @@
 #include "runtime/options/Option.h"
 #include "runtime/plan/Check.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/Agreement.h"
 #include "runtime/session/CheckpointInterval.h"
 #include "runtime/session/Interrupt.h"
 #include "runtime/session/Launcher.h"
