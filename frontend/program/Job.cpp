@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
 
 #include <algorithm>
 #include <filesystem>

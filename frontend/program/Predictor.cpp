@@ -4,7 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/data/UserData.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
 
 #include <cstring>
 #include <fmt/format.h>

@@ -14,8 +14,10 @@
 #include "runtime/options/CommandLine.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
 #include "runtime/plan/summary/PlanSummary.h"
+#include "runtime/session/GuardedMain.h"
+#include "runtime/session/Launcher.h"
+#include "runtime/session/PrepareProcess.h"
 
 #include <algorithm>
 #include <cmath>

@@ -19,9 +19,11 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
+#include "runtime/session/ProcessWorld.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
+#include "runtime/session/SharedPlan.h"
 
 #include <chrono>
 #include <cstdio>

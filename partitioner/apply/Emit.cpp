@@ -249,8 +249,8 @@ private:
   }
 };
 
-std::vector<Total> totalsOf(func::FuncOp func, const Strategy &strategy, bool gradients) {
-  std::vector<Total> totals;
+std::vector<ReducedResult> totalsOf(func::FuncOp func, const Strategy &strategy, bool gradients) {
+  std::vector<ReducedResult> totals;
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
@@ -265,7 +265,7 @@ std::vector<Total> totalsOf(func::FuncOp func, const Strategy &strategy, bool gr
     auto [place, added] = places.try_emplace(key, totals.size());
     if (added)
       totals.push_back({key, cast<RankedTensorType>(value.getType()), value, {}, {}, {}});
-    Total &total = totals[place->second];
+    ReducedResult &total = totals[place->second];
     for (const std::string &axis : shardingOf(value).partialAxes)
       if (!llvm::is_contained(total.partialAxes, axis))
         total.partialAxes.push_back(axis);
@@ -355,7 +355,7 @@ static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
   std::map<std::string, Sharding> left, scattered;
   if (!info.update) // a prediction
     return scattered;
-  for (const Total &gradient : info.gradients)
+  for (const ReducedResult &gradient : info.gradients)
     left[gradient.name] = shardingOf(gradient.value);
   for (BlockArgument argument : info.update.getArguments()) {
     const auto found = left.find(ir::argumentText(argument, ir::attr::name).str());
@@ -389,7 +389,7 @@ StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
   if (info.weights)
     info.weightMetrics = totalsOf(info.weights, strategy, false);
   info.scattered = scatteredGradients(info);
-  for (Total &gradient : info.gradients) {
+  for (ReducedResult &gradient : info.gradients) {
     std::set<int64_t> positions(gradient.makers.begin(), gradient.makers.end());
     const std::vector<int64_t> &owners = info.owners.at(gradient.name);
     positions.insert(owners.begin(), owners.end());

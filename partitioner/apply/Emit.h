@@ -11,7 +11,7 @@ namespace cleave::partitioner {
 
 /// A metric ("loss", "weight", "correct", "loss.1", ...) or gradient of the step, and the axes over which it is still
 /// partial.
-struct Total {
+struct ReducedResult {
   std::string name;
   mlir::RankedTensorType type; // global
   mlir::Value value;           // in @train or @eval
@@ -25,8 +25,8 @@ struct Total {
 struct StepInfo {
   mlir::func::FuncOp train, update, eval, weights; // null if the step has none
   Segmentation trainCut, evalCut, weightsCut;
-  std::vector<Total> metrics, gradients, evalMetrics; // metrics: of @train
-  std::vector<Total> weightMetrics;                   // of @weights
+  std::vector<ReducedResult> metrics, gradients, evalMetrics; // metrics: of @train
+  std::vector<ReducedResult> weightMetrics;                   // of @weights
   std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
   std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
   llvm::SmallVector<mlir::BlockArgument> unread;      // parameters and buffers for checkpoints alone: no op reads them

@@ -23,20 +23,20 @@ Value zeros(LocalFunction &local, RankedTensorType type) {
                                 DenseElementsAttr::get(type, local.builder.getZeroAttr(type.getElementType())));
 }
 
-bool sharedBy(const Total &total, int64_t position) { return llvm::is_contained(total.positions, position); }
+bool sharedBy(const ReducedResult &total, int64_t position) { return llvm::is_contained(total.positions, position); }
 
 /// Gradients that are reduced over the same axes in the same type.
 struct Bucket {
   std::vector<std::string> axes;
   std::vector<int64_t> positions; // if axis pp is among the axes
-  std::vector<const Total *> gradients;
+  std::vector<const ReducedResult *> gradients;
   Type element;
   SmallVector<Value> values; // slots
   int64_t bytes = 0;         // in the reduction's type
 };
 
 /// The axes and positions over which a gradient must still be reduced; no axes if the gradient is complete.
-Bucket sumOf(const StepInfo &info, const Total &gradient) {
+Bucket sumOf(const StepInfo &info, const ReducedResult &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
   if (gradient.positions.size() > 1) {
@@ -57,7 +57,7 @@ Bucket sumOf(const StepInfo &info, const Total &gradient) {
 /// stream for collectives reduces a bucket during the backward pass of earlier layers (Li et al. 2020).
 std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_t position) {
   std::vector<Bucket> buckets;
-  for (const Total &gradient : llvm::reverse(info.gradients)) {
+  for (const ReducedResult &gradient : llvm::reverse(info.gradients)) {
     if (!sharedBy(gradient, position))
       continue;
     Bucket sum = sumOf(info, gradient);
@@ -80,7 +80,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
 }
 
 /// Casts `value`, a rank's piece of the gradient; `summed`: axes over which it is reduced.
-Value inType(LocalFunction &local, const Total &gradient, Value value, Type element,
+Value inType(LocalFunction &local, const ReducedResult &gradient, Value value, Type element,
              const std::vector<std::string> &summed) {
   if (typeOf(value).getElementType() == element)
     return value;
@@ -95,7 +95,7 @@ Value inType(LocalFunction &local, const Total &gradient, Value value, Type elem
 }
 
 /// Reduces a gradient over dp; every rank keeps the part that it updates.
-void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, Value sum) {
+void scatter(const StepInfo &info, LocalFunction &local, const ReducedResult &gradient, Value sum) {
   const Sharding &to = info.scattered.at(gradient.name);
   Sharding from = shardingOf(gradient.value);
   std::erase_if(from.partialAxes, [](const std::string &axis) { return roleOf(axis) != AxisRole::Data; });
@@ -111,7 +111,7 @@ void scatter(const StepInfo &info, LocalFunction &local, const Total &gradient, 
 /// Reduces the gradients of a bucket, and adds the sums to `sums`. If the reduction's type differs from the gradients',
 /// both the operand of each rank and the sum are rounded to it.
 void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &bucket,
-                  std::map<const Total *, Value> &sums) {
+                  std::map<const ReducedResult *, Value> &sums) {
   SmallVector<Value> sent;
   for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
     sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
@@ -130,17 +130,17 @@ void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &buck
 /// other, so one that waits for a late gradient delays those behind it.
 void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t position) {
   const std::vector<Bucket> buckets = bucketsOf(info, local, position);
-  std::map<const Total *, const Bucket *> lastOf; // by the gradient that completes a bucket
-  std::map<const Total *, Value> sums;
+  std::map<const ReducedResult *, const Bucket *> lastOf; // by the gradient that completes a bucket
+  std::map<const ReducedResult *, Value> sums;
   for (const Bucket &bucket : buckets)
     lastOf[bucket.gradients.back()] = &bucket;
-  const auto scatterSum = [&](const Total &gradient) {
+  const auto scatterSum = [&](const ReducedResult &gradient) {
     const auto known = sums.find(&gradient);
     scatter(info, local, gradient,
             known != sums.end() ? known->second : local.slot("gradient", info.sumName(gradient.name), gradient.value));
   };
-  const auto scattered = [&](const Total &gradient) { return info.scattered.count(gradient.name) > 0; };
-  for (const Total &gradient : llvm::reverse(info.gradients)) {
+  const auto scattered = [&](const ReducedResult &gradient) { return info.scattered.count(gradient.name) > 0; };
+  for (const ReducedResult &gradient : llvm::reverse(info.gradients)) {
     if (!sharedBy(gradient, position))
       continue;
     if (scattered(gradient) && sumOf(info, gradient).axes.empty())
@@ -149,22 +149,22 @@ void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t positio
     if (found == lastOf.end())
       continue;
     reduceBucket(info, local, *found->second, sums);
-    for (const Total *reduced : found->second->gradients)
+    for (const ReducedResult *reduced : found->second->gradients)
       if (scattered(*reduced))
         scatterSum(*reduced);
   }
 }
 
-void reduceMetrics(LocalFunction &local, const std::vector<Total> &totals) {
-  std::map<std::vector<std::string>, std::vector<const Total *>> byAxes;
-  for (const Total &metric : totals) {
+void reduceMetrics(LocalFunction &local, const std::vector<ReducedResult> &totals) {
+  std::map<std::vector<std::string>, std::vector<const ReducedResult *>> byAxes;
+  for (const ReducedResult &metric : totals) {
     std::vector<std::string> axes = metric.partialAxes;
     axes.push_back(axisName(AxisRole::Pipeline));
     byAxes[axes].push_back(&metric);
   }
   for (auto &[axes, metrics] : byAxes) {
     SmallVector<Value> slots;
-    for (const Total *metric : metrics)
+    for (const ReducedResult *metric : metrics)
       slots.push_back(local.slot("metric", metric->name, metric->type));
     SmallVector<Value> reduced = local.localiser.allReduce(local.func.getLoc(), slots, axes, "sum");
     if (reduced[0] == slots[0])
@@ -186,16 +186,16 @@ static Value workingCopy(LocalFunction &local, Value value) {
 
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
                bool eval) {
-  for (const Total &metric : eval ? info.evalMetrics : info.metrics)
+  for (const ReducedResult &metric : eval ? info.evalMetrics : info.metrics)
     local.returns("metric", metric.name, zeros(local, metric.type));
   if (!eval && rankClass.position == info.strategy->positionOf(0))
     for (BlockArgument argument : info.unread)
       local.slot(argument);
   if (!eval)
-    for (const Total &metric : info.weightMetrics)
+    for (const ReducedResult &metric : info.weightMetrics)
       local.returns("metric", metric.name, zeros(local, metric.type));
   if (!eval)
-    for (const Total &gradient : info.gradients)
+    for (const ReducedResult &gradient : info.gradients)
       if (sharedBy(gradient, rankClass.position) &&
           (info.strategy->microbatches > 1 || llvm::count(gradient.makers, rankClass.position) != 1))
         local.returns("gradient", info.sumName(gradient.name), zeros(local, local.localiser.localType(gradient.value)));

@@ -188,13 +188,43 @@ Value Localiser::iota(Operation *op) {
   return reshard(op->getLoc(), along, unsplit, sharding);
 }
 
+Operation *Localiser::copy(Operation *op, ValueRange operands) {
+  Operation *local = builder.insert(op->cloneWithoutRegions());
+  local->setOperands(operands);
+  for (auto [result, global] : llvm::zip_equal(local->getResults(), op->getResults()))
+    result.setType(localType(global));
+  return local;
+}
+
+Value Localiser::lookup(Operation *op, Value table, ValueRange operands) {
+  SmallVector<Value> all(operands);
+  if (Value start = offset(op, shardingOf(table).dims[0]))
+    all.push_back(start);
+  return copy(op, all)->getResult(0);
+}
+
 // Converts the start or padding of a window from the global to the local dimension. A window covers whole runs of the
 // dimension (see windowRule in partitioner/sharding/Rules.h), and this rank holds the same part of each run.
-static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, ArrayRef<int64_t> global, ArrayRef<int64_t> local) {
+static SmallVector<int64_t> localOf(ArrayRef<int64_t> counts, Value global, Value local) {
   SmallVector<int64_t> result;
-  for (auto [count, whole, here] : llvm::zip(counts, global, local))
+  for (auto [count, whole, here] :
+       llvm::zip(counts, ir::tensorType(global).getShape(), ir::tensorType(local).getShape()))
     result.push_back(count * here / whole);
   return result;
+}
+
+Value Localiser::slice(Operation *op, Value operand) {
+  auto local = cast<ir::SliceOp>(copy(op, operand));
+  local.setStarts(localOf(local.getStarts(), op->getOperand(0), operand));
+  local.setSizes(ir::tensorType(local.getResult()).getShape());
+  return local.getResult();
+}
+
+Value Localiser::pad(Operation *op, ValueRange operands) {
+  auto local = cast<ir::PadOp>(copy(op, operands));
+  local.setLow(localOf(local.getLow(), op->getResult(0), local.getResult()));
+  local.setHigh(localOf(local.getHigh(), op->getResult(0), local.getResult()));
+  return local.getResult();
 }
 
 // Sets attributes that record the origin of local values; the sharding only if the local value is a piece of the global
@@ -214,51 +244,37 @@ static void describe(Operation *from, ArrayRef<Type> pieces, Operation *to) {
   to->setDiscardableAttrs(attributes.getDictionary(from->getContext()));
 }
 
+SmallVector<Value> Localiser::localise(Operation *op, ValueRange operands) {
+  if (isa<dist::ReshardOp>(op))
+    return {reshard(op->getLoc(), operands[0], shardingOf(op->getOperand(0)), shardingOf(op->getResult(0)))};
+  if (isa<ir::ConstantOp>(op))
+    return {constant(op)};
+  if (isa<ir::IotaOp>(op))
+    return {iota(op)};
+  if (isa<ir::ShardHintOp>(op))
+    return {operands[0]};
+  if (auto embedding = dyn_cast<ir::EmbeddingOp>(op))
+    return {lookup(op, embedding.getTable(), operands)};
+  if (isa<ir::EmbeddingGradOp>(op))
+    return {lookup(op, op->getResult(0), operands)};
+  if (isa<ir::SliceOp>(op))
+    return {slice(op, operands[0])};
+  if (isa<ir::PadOp>(op))
+    return {pad(op, operands)};
+  return SmallVector<Value>(copy(op, operands)->getResults());
+}
+
 SmallVector<Value> Localiser::emit(Operation *op, ValueRange operands) {
   Block *block = builder.getInsertionBlock();
   Operation *before =
       builder.getInsertionPoint() == block->begin() ? nullptr : &*std::prev(builder.getInsertionPoint());
-  SmallVector<Value> results;
-  SmallVector<Type> types;
+  SmallVector<Value> results = localise(op, operands);
+  SmallVector<Type> pieces;
   for (Value result : op->getResults())
-    types.push_back(localType(result));
-  if (isa<dist::ReshardOp>(op)) {
-    results = {reshard(op->getLoc(), operands[0], shardingOf(op->getOperand(0)), shardingOf(op->getResult(0)))};
-  } else if (isa<ir::ConstantOp>(op)) {
-    results = {constant(op)};
-  } else if (isa<ir::IotaOp>(op)) {
-    results = {iota(op)};
-  } else if (isa<ir::ShardHintOp>(op)) {
-    results = {operands[0]};
-  } else {
-    SmallVector<Value> all(operands);
-    // If a table is split by rows, lookups subtract this rank's first row.
-    if (auto embedding = dyn_cast<ir::EmbeddingOp>(op)) {
-      if (Value start = offset(op, shardingOf(embedding.getTable()).dims[0]))
-        all.push_back(start);
-    } else if (isa<ir::EmbeddingGradOp>(op)) {
-      if (Value start = offset(op, shardingOf(op->getResult(0)).dims[0]))
-        all.push_back(start);
-    }
-    Operation *local = builder.insert(op->cloneWithoutRegions());
-    local->setOperands(all);
-    for (auto [result, type] : llvm::zip_equal(local->getResults(), types))
-      result.setType(type);
-    if (auto slice = dyn_cast<ir::SliceOp>(local)) {
-      slice.setStarts(localOf(slice.getStarts(), ir::tensorType(op->getOperand(0)).getShape(),
-                              ir::tensorType(operands[0]).getShape()));
-      slice.setSizes(cast<RankedTensorType>(types[0]).getShape());
-    } else if (auto pad = dyn_cast<ir::PadOp>(local)) {
-      ArrayRef<int64_t> whole = ir::tensorType(op->getResult(0)).getShape(),
-                        here = cast<RankedTensorType>(types[0]).getShape();
-      pad.setLow(localOf(pad.getLow(), whole, here));
-      pad.setHigh(localOf(pad.getHigh(), whole, here));
-    }
-    results.assign(local->result_begin(), local->result_end());
-  }
+    pieces.push_back(localType(result));
   auto it = before ? std::next(before->getIterator()) : block->begin();
   for (; it != builder.getInsertionPoint(); ++it)
-    describe(op, types, &*it);
+    describe(op, pieces, &*it);
   return results;
 }
 

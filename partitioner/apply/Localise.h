@@ -49,8 +49,17 @@ private:
   mlir::ArrayAttr axesOf(const Factor &factor);
   mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to,
                             const std::string &kind);
+  /// `emit` without the attributes that record the origin of local values: one of the functions of single ops, or a
+  /// copy.
+  llvm::SmallVector<mlir::Value> localise(mlir::Operation *op, mlir::ValueRange operands);
+  /// A copy of `op` with local types.
+  mlir::Operation *copy(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value constant(mlir::Operation *op);
   mlir::Value iota(mlir::Operation *op);
+  /// A look-up in a table, or its gradient. If the table is split by rows, subtracts this rank's first row.
+  mlir::Value lookup(mlir::Operation *op, mlir::Value table, mlir::ValueRange operands);
+  mlir::Value slice(mlir::Operation *op, mlir::Value operand);
+  mlir::Value pad(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value reshaped(mlir::Location loc, mlir::Value local, llvm::ArrayRef<int64_t> shape);
   /// Start of this rank's share of a dimension split by its first factor, as tensor<i32>; null if it is not split.
   mlir::Value offset(mlir::Operation *op, const DimSharding &dim);

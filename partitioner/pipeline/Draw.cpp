@@ -20,7 +20,7 @@ std::string nameOf(const Schedule &schedule, const ScheduledWork &work) {
 }
 
 /// The shortest time of a work, if all works begin and end at multiples of it; else 0.
-double unitOf(const Timeline &timeline) {
+double unitOf(const PipelineTimeline &timeline) {
   double unit = std::numeric_limits<double>::infinity();
   for (const RankTimeline &rank : timeline.ranks)
     for (const Span &time : rank.works)
@@ -77,7 +77,7 @@ std::string letters(const Schedule &schedule, size_t rank, const RankTimeline &t
 
 } // namespace
 
-std::string drawTimeline(const Schedule &schedule, const Timeline &timeline, size_t width) {
+std::string drawTimeline(const Schedule &schedule, const PipelineTimeline &timeline, size_t width) {
   if (!(timeline.step > 0))
     return "";
   const size_t label = fmt::format("rank {}  ", schedule.ranks - 1).size(),

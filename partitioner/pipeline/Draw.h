@@ -14,6 +14,6 @@ namespace cleave::partitioner {
 ///
 /// Otherwise a column shows what the rank does for most of its time. The last lines give the number of ranks left out
 /// (beyond 40) and the time of a column.
-std::string drawTimeline(const Schedule &schedule, const Timeline &timeline, size_t width = 100);
+std::string drawTimeline(const Schedule &schedule, const PipelineTimeline &timeline, size_t width = 100);
 
 } // namespace cleave::partitioner

@@ -94,10 +94,10 @@ std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageC
   return peaks;
 }
 
-Timeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages) {
+PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages) {
   if (const auto defect = check(schedule))
     throw environmentError(*defect);
-  Timeline timeline;
+  PipelineTimeline timeline;
   timeline.ranks.resize(size_t(schedule.ranks));
   Clock clock(schedule, stages);
   walk(schedule, [&](size_t rank, size_t position) {

@@ -59,7 +59,7 @@ struct RankTimeline {
   double span() const { return works.empty() ? 0 : works.back().end - works.front().begin; }
 };
 
-struct Timeline {
+struct PipelineTimeline {
   std::vector<RankTimeline> ranks;
   /// From the beginning of the first work to the end of the last one.
   double step = 0;
@@ -71,7 +71,7 @@ struct Timeline {
 /// Simulates a schedule. A work begins when the one before it on its rank has ended and what it reads has arrived.
 /// Messages from one rank to the same other rank are sent one after the other; they do not delay the sender's work.
 /// `stages`: the costs of every stage. Throws environmentError for a schedule that check() (Schedule.h) rejects.
-Timeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages);
+PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
 /// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages);

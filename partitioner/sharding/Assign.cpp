@@ -48,8 +48,9 @@ bool splitsRows(const DimSharding &dim) {
 class Assigner {
 public:
   explicit Assigner(const ShardingProblem &problem)
-      : problem(problem), draft(problem), remakeable(remakeableTensors(problem)), open(problem.arguments.size()),
-        waiting(problem.tensors.size()), named(problem.names.size()), gradients(problem.names.size()) {}
+      : problem(problem), draft(problem), rematerialisable(rematerialisableTensors(problem)),
+        open(problem.arguments.size()), waiting(problem.tensors.size()), named(problem.names.size()),
+        gradients(problem.names.size()) {}
 
   ShardingSolution run() {
     for (size_t n = 0; n < problem.names.size(); ++n)
@@ -72,7 +73,7 @@ public:
 private:
   const ShardingProblem &problem;
   Draft draft;
-  const std::vector<bool> remakeable;           // by tensor of the problem
+  const std::vector<bool> rematerialisable;     // by tensor of the problem
   std::vector<bool> open;                       // undecided arguments
   std::vector<bool> waiting;                    // casts and transposes of open arguments: decided with the argument
   std::vector<std::optional<ShardingId>> named; // shardings of the names decided so far
@@ -214,10 +215,10 @@ private:
     }
     if (const TensorId joined = useBeforeReshape(tensor, wanted); joined >= 0)
       return joined;
-    if (isRemakeable(tensor)) {
+    if (isRematerialisable(tensor)) {
       auto [entry, fresh] = resharded.try_emplace({tensor, wanted, anywhere}, -1);
       if (fresh)
-        entry->second = remake(maker, wanted);
+        entry->second = rematerialise(maker, wanted);
       return entry->second;
     }
     return reshard(tensor, wanted, user, false);
@@ -247,13 +248,13 @@ private:
     return entry->second;
   }
 
-  bool isRemakeable(TensorId tensor) const {
+  bool isRematerialisable(TensorId tensor) const {
     const ProblemOp *maker = draft.originMaker(tensor);
-    return maker && remakeable[maker->results[0]];
+    return maker && rematerialisable[maker->results[0]];
   }
 
   // Adds a copy of the op whose result has the sharding `wanted`; returns that result.
-  TensorId remake(OpId op, ShardingId wanted) {
+  TensorId rematerialise(OpId op, ShardingId wanted) {
     const OpId copy = draft.addCopy(op, wanted);
     const ProblemOp &origin = *draft.originOf(op);
     for (size_t i = 0; i < origin.operands.size(); ++i)

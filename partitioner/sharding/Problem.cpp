@@ -59,16 +59,17 @@ void ShardingProblem::addReturn(const std::vector<TensorId> &values, std::vector
   results = std::move(descriptions);
 }
 
-std::vector<bool> remakeableTensors(const ShardingProblem &problem) {
-  std::vector<bool> remakeable(problem.tensors.size());
+std::vector<bool> rematerialisableTensors(const ShardingProblem &problem) {
+  std::vector<bool> rematerialisable(problem.tensors.size());
   for (const ProblemOp &op : problem.ops) {
-    const bool all = op.kind == OpKind::Free || op.kind == OpKind::Broadcast ||
-                     (isElementwise(op.kind) && std::all_of(op.operands.begin(), op.operands.end(),
-                                                            [&](TensorId operand) { return remakeable[operand]; }));
+    const bool all =
+        op.kind == OpKind::Free || op.kind == OpKind::Broadcast ||
+        (isElementwise(op.kind) && std::all_of(op.operands.begin(), op.operands.end(),
+                                               [&](TensorId operand) { return rematerialisable[operand]; }));
     for (TensorId result : op.results)
-      remakeable[result] = all;
+      rematerialisable[result] = all;
   }
-  return remakeable;
+  return rematerialisable;
 }
 
 Sharding broadcastOperand(const OpRule &rule, const Sharding &result) {

@@ -132,7 +132,7 @@ struct ShardingProblem {
 
 /// For each tensor, whether every rank can compute any share of it instead of receiving it. True for constants, for
 /// broadcasts (a message moves the smaller operand), and for elementwise ops that read only such tensors.
-std::vector<bool> remakeableTensors(const ShardingProblem &problem);
+std::vector<bool> rematerialisableTensors(const ShardingProblem &problem);
 
 /// The sharding that the operand of a broadcast needs so that the result has the sharding `result`.
 Sharding broadcastOperand(const OpRule &rule, const Sharding &result);

@@ -317,7 +317,7 @@ Strategy assignStages(ModuleOp module, Strategy strategy) {
     stageOf[{layers[i].path, occurrence}] = stages[i];
   }
   if (count > 1)
-    remakeInStagesOfUsers(forward);
+    rematerialiseInStagesOfUsers(forward);
   if (!eval)
     return strategy;
   int64_t current = 0;
@@ -341,7 +341,7 @@ Strategy assignStages(ModuleOp module, Strategy strategy) {
     }
   }
   if (count > 1)
-    remakeInStagesOfUsers(eval);
+    rematerialiseInStagesOfUsers(eval);
   return strategy;
 }
 

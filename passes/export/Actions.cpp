@@ -1,7 +1,7 @@
 // Builds the lists of actions with their waits, the lifetimes of slots, and the layouts.
 #include "passes/export/Actions.h"
 
-#include "passes/place/Timeline.h"
+#include "passes/place/ArenaTimeline.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Segments.h"
 
@@ -67,19 +67,20 @@ public:
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
+    std::vector<SegmentUse> uses;
     for (const SegmentDraft &segment : builder.segments)
       uses.push_back(useOf(builder, segment, streams));
+    std::vector<uint64_t> bytes;
     for (const auto &slot : builder.program->slots)
       bytes.push_back(slot->bytes);
-    for (const ActionDraft &action : actions) {
+    std::vector<TimedAction> timed;
+    for (const ActionDraft &action : actions)
       timed.push_back({action.segment, action.microbatch, perMicrobatch(segmentOf(action).segment->kind)});
-    }
     timeline.emplace(timed, uses, holds, bytes);
   }
-  Pass(const Pass &) = delete; // the timeline refers to members of this object
 
   std::vector<ActionDraft> actions;
-  std::optional<Timeline> timeline;
+  std::optional<ArenaTimeline> timeline;
 
 private:
   const SegmentDraft &segmentOf(const ActionDraft &action) const { return builder.segments[action.segment]; }
@@ -125,9 +126,6 @@ private:
   ProgramBuilder &builder;
   const SendWaits &sendWaits;
   std::vector<Hold> holds;
-  std::vector<SegmentUse> uses;
-  std::vector<uint64_t> bytes;
-  std::vector<TimedAction> timed;
 };
 
 /// Places persistent slots consecutively; returns their total size in bytes.

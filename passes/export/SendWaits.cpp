@@ -37,11 +37,11 @@ struct Run {
 
 /// Runs the schedules without waits, which tells when messages are received; then with the waits, which it moves where
 /// they block.
-class Joint {
+class LockstepRun {
 public:
   using Waits = std::map<std::tuple<int64_t, int64_t, int64_t>, size_t>;
 
-  Joint(const Applied &applied, bool evaluation)
+  LockstepRun(const Applied &applied, bool evaluation)
       : name(applied.decisions.schedule), schedules(evaluation ? applied.eval : applied.train),
         present(schedules.size()), estimate(schedules.size()) {
     for (const partitioner::RankClass &rankClass : applied.classes)
@@ -232,6 +232,6 @@ private:
 
 } // namespace
 
-SendWaits::SendWaits(const Applied &applied, bool evaluation) : waits(Joint(applied, evaluation).run()) {}
+SendWaits::SendWaits(const Applied &applied, bool evaluation) : waits(LockstepRun(applied, evaluation).run()) {}
 
 } // namespace cleave::passes

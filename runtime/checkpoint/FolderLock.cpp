@@ -138,9 +138,9 @@ std::unique_ptr<AtomicFile> prepared(const std::string &folder, const Owner &own
 /// Holds an exclusive lock (flock) on the folder during a check and a rename. Some file systems do not support flock,
 /// and a process stopped while it holds the lock would hold it forever: after a timeout this continues without the
 /// lock.
-class Alone {
+class FolderFlock {
 public:
-  explicit Alone(const std::string &folder) : fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit FolderFlock(const std::string &folder) : fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     const auto until = Clock::now() + std::chrono::seconds(2);
     while (fd >= 0 && !(locked = flock(fd, LOCK_EX | LOCK_NB) == 0)) {
       if ((errno != EWOULDBLOCK && errno != EINTR) || Clock::now() > until)
@@ -148,12 +148,12 @@ public:
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
-  ~Alone() {
+  ~FolderFlock() {
     if (fd >= 0)
       close(fd);
   }
-  Alone(const Alone &) = delete;
-  bool isAlone() const { return locked; }
+  FolderFlock(const FolderFlock &) = delete;
+  bool holds() const { return locked; }
 
 private:
   int fd;
@@ -268,13 +268,13 @@ FolderLock::FolderLock(std::string name, std::string runName) : folder(std::move
   Owner owner{run, hostName(), machineOf(), now(), getpid(), mine ? mine->start : 0, false, ownersBefore(folder, seen)};
   auto file = prepared(folder, owner);
   {
-    const Alone alone(folder);
+    const FolderFlock locked(folder);
     const auto before = readOwner(folder);
     const bool same = (before ? before->run : "") == (seen ? seen->run : "");
     const Life life = before ? lifeOf(*before) : Life::Gone;
     if (life == Life::Runs || (life == Life::Unknown && !same))
       refuse(folder, *before);
-    if (!alone.isAlone()) // a process stopped before its rename must not rename now
+    if (!locked.holds()) // a process stopped before its rename must not rename now
       removeUnfinishedLocks(folder, run, true);
     if (!same) {
       owner.after = ownersBefore(folder, before);
@@ -329,7 +329,7 @@ void FolderLock::release() {
 }
 
 void FolderLock::whileOwned(const std::function<void()> &commit) const {
-  const Alone alone(folder);
+  const FolderFlock locked(folder);
   const auto owner = readOwner(folder);
   if (!owner)
     throw environmentError(fmt::format("checkpoint {}: {} is gone: another run took over the folder and has ended, or "

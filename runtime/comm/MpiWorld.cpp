@@ -8,8 +8,8 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/Exchange.h"
+#include "runtime/comm/socket/Heartbeats.h"
 #include "runtime/comm/socket/PeerWatch.h"
-#include "runtime/comm/socket/Rendezvous.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,7 +7,8 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
+#include "runtime/session/ProcessWorld.h"
 #include "runtime/session/Setup.h"
 
 #include <algorithm>

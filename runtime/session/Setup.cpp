@@ -9,7 +9,7 @@
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/plan/summary/PlanSummary.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 // Communicators over sockets: each thread is a rank with its own world, as a process would be. SocketProcesses.cpp has
 // the cases with dying processes.
 #include "runtime/base/Error.h"
+#include "runtime/comm/socket/Heartbeats.h"
 #include "runtime/comm/socket/Rendezvous.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"

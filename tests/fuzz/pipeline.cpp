@@ -17,7 +17,7 @@ static void require(bool ok) {
 
 static void run(const PipelineSpec &spec) {
   const PlannedPipeline planned = planPipeline(spec);
-  const Timeline timeline = simulate(planned.schedule, planned.stages); // throws if the schedule never ends
+  const PipelineTimeline timeline = simulate(planned.schedule, planned.stages); // throws if the schedule never ends
   require(std::isfinite(timeline.step) && timeline.step >= lowestStep(planned.schedule, planned.stages) * (1 - 1e-9));
   require(timeline.bubbleFraction >= 0 && timeline.bubbleFraction <= 1);
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank)

@@ -3,8 +3,11 @@
 #include "runtime/checkpoint/Leftovers.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/options/CommandLine.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/GuardedMain.h"
+#include "runtime/session/PrepareProcess.h"
+#include "runtime/session/ProcessWorld.h"
 #include "runtime/session/Session.h"
+#include "runtime/session/SharedPlan.h"
 
 #include <fmt/format.h>
 

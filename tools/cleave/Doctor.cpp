@@ -11,7 +11,8 @@
 #include "runtime/cuda/driver/Report.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/options/CommandLine.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/Launcher.h"
+#include "runtime/session/ProcessWorld.h"
 #include "tools/cleave/Commands.h"
 
 #include <dlfcn.h>

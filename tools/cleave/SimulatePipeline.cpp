@@ -29,7 +29,7 @@ double wholeBytes(double bytes) {
 Json bytesOf(double bytes) { return bytes < 9e15 ? Json(int64_t(wholeBytes(bytes))) : Json(bytes); }
 
 /// `asked`: the schedule that the spec names; "auto" if `schedule` is the result of a search.
-Json jsonOf(const Schedule &schedule, const std::string &asked, const Timeline &timeline) {
+Json jsonOf(const Schedule &schedule, const std::string &asked, const PipelineTimeline &timeline) {
   Json peaks = Json::array(), ranks = Json::array();
   for (const RankTimeline &rank : timeline.ranks) {
     peaks.push_back(bytesOf(rank.peakBytes));
@@ -65,7 +65,7 @@ std::string stagesOf(const Schedule &schedule, int64_t rank) {
   return fmt::format("{}{}", fmt::join(stages, ", "), schedule.chunks > 8 ? ", ..." : "");
 }
 
-void printPage(const Schedule &schedule, const std::string &asked, const Timeline &timeline) {
+void printPage(const Schedule &schedule, const std::string &asked, const PipelineTimeline &timeline) {
   fmt::print("{}{}   {} rank{}{}, {} microbatch{}   step {} ms, bubble {:.1f}%\n\n", asked,
              schedule.name == asked ? "" : ": " + schedule.name, schedule.ranks, schedule.ranks == 1 ? "" : "s",
              schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "", grouped(schedule.microbatches),
@@ -104,7 +104,7 @@ Json track(const char *kind, size_t rank, int track, const std::string &name) {
 }
 
 /// Writes one process per rank, with one track for its work and one for its messages to each neighbour.
-void writeTrace(const std::string &file, const Schedule &schedule, const Timeline &timeline) {
+void writeTrace(const std::string &file, const Schedule &schedule, const PipelineTimeline &timeline) {
   Json list = Json::array();
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const RankTimeline &r = timeline.ranks[rank];
@@ -132,7 +132,7 @@ void writeTrace(const std::string &file, const Schedule &schedule, const Timelin
 void simulatePipeline(const std::string &file, bool json, const std::string &trace) {
   const PipelineSpec spec = parsePipelineSpec(readTextFile(file, Status::User, uint64_t{64} << 20), file);
   const PlannedPipeline planned = planPipeline(spec);
-  const Timeline timeline = simulate(planned.schedule, planned.stages);
+  const PipelineTimeline timeline = simulate(planned.schedule, planned.stages);
   if (!trace.empty())
     writeTrace(trace, planned.schedule, timeline);
   if (json)

@@ -1,7 +1,7 @@
 // cleave: inspects plan files, and creates new programs. Each command has its own file; none needs the compiler.
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
-#include "runtime/session/Launch.h"
+#include "runtime/session/GuardedMain.h"
 #include "tools/cleave/Commands.h"
 
 #include <cstdio>

@@ -13,7 +13,6 @@
 #include "runtime/comm/socket/Socket.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
 
-#include <functional>
 #include <thread>
 
 namespace cleave {
@@ -30,12 +29,6 @@ struct Meeting {
 
 /// Waits for all ranks, at most `seconds`. Throws user and environment errors.
 Meeting meet(const TorchEnvironment &who, double seconds);
-
-/// Heartbeat connections between processes that can already communicate: rank 0's to every other rank by rank, the
-/// others' to rank 0, in PeerWatch's format. `oneHost`: all run on this host, so rank 0 listens at a loopback address.
-/// `share` broadcasts rank 0's bytes. Throws environmentError that names the rank.
-std::vector<Socket> connectHeartbeats(unsigned rank, unsigned size, bool oneHost,
-                                      const std::function<void(std::vector<uint8_t> &)> &share, double seconds);
 
 /// Rank 0 after the meeting: refuses processes that come later, so that they learn at once that their RANK is taken.
 class Doorkeeper {

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace cleave {
@@ -136,6 +137,15 @@ Socket listenAt(const Endpoint &place) {
   return made;
 }
 
+void raiseDescriptorLimit(unsigned ranks) {
+  rlimit limit{};
+  const rlim_t needed = rlim_t{2} * ranks + 256; // rank 0 has two per rank
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+    return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Socket listenOn(uint16_t port) {
   for (int family : {AF_INET6, AF_INET}) { // one socket for both if the host has IPv6
     Socket made = streamSocket(family);
@@ -217,6 +227,22 @@ Socket connectTo(const Endpoint &to, Clock::time_point deadline, int alarm) {
     return Socket();
   }
   return made;
+}
+
+Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point deadline, int alarm, std::string &problem) {
+  for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
+    for (const Endpoint &place : places) {
+      Socket made = connectTo(place, std::min(deadline, deadlineIn(20)), alarm);
+      if (made || errno == ECANCELED)
+        return made;
+      problem = std::strerror(errno);
+    }
+    if (Clock::now() >= deadline)
+      return Socket();
+    pollfd wait{alarm, POLLIN, 0};
+    if (::poll(&wait, 1, static_cast<int>(std::min<int64_t>(pause.count(), millisecondsUntil(deadline)))) > 0)
+      return Socket();
+  }
 }
 
 std::vector<Endpoint> resolve(const std::string &host, uint16_t port, std::string &problem) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,9 @@ private:
   socklen_t length = 0;
 };
 
+/// Raises the descriptor limit, for a connection to every other rank.
+void raiseDescriptorLimit(unsigned ranks);
+
 /// Listens on every address of this host; port 0 means any free port. If the socket is empty, errno is set.
 Socket listenOn(uint16_t port);
 /// Listens on one address of this host; EADDRNOTAVAIL if the address is not local.
@@ -71,6 +75,9 @@ Socket acceptFrom(const Socket &listener);
 /// Empty, with errno set, if there is no answer before the deadline. `alarm`: a descriptor that ends the wait with
 /// ECANCELED when readable (-1: none).
 Socket connectTo(const Endpoint &to, Clock::time_point deadline, int alarm);
+/// Tries these addresses in turn until one accepts; empty at the deadline or the alarm. `problem`: why the last address
+/// did not accept.
+Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point deadline, int alarm, std::string &problem);
 /// All addresses of a host name. If there is none, `problem` tells why.
 std::vector<Endpoint> resolve(const std::string &host, uint16_t port, std::string &problem);
 

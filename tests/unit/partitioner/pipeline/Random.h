@@ -31,7 +31,7 @@ inline std::vector<StageCosts> randomCosts(int64_t stages, std::mt19937_64 &rand
 /// returns the first defect, "" if there is none.
 class Verifier {
 public:
-  Verifier(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline)
+  Verifier(const Schedule &schedule, const std::vector<StageCosts> &stages, const PipelineTimeline &timeline)
       : schedule(schedule), stages(stages), timeline(timeline) {}
 
   std::string run() {
@@ -134,13 +134,14 @@ private:
 
   const Schedule &schedule;
   const std::vector<StageCosts> &stages;
-  const Timeline &timeline;
+  const PipelineTimeline &timeline;
   std::map<Key, Span> times;
   std::map<Key, double> arrivals, rankFree;
   std::string defect;
 };
 
-inline std::string verify(const Schedule &schedule, const std::vector<StageCosts> &stages, const Timeline &timeline) {
+inline std::string verify(const Schedule &schedule, const std::vector<StageCosts> &stages,
+                          const PipelineTimeline &timeline) {
   return Verifier(schedule, stages, timeline).run();
 }
 

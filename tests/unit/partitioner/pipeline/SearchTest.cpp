@@ -95,7 +95,7 @@ TEST_CASE("the searched schedule keeps its memory and is never slower than a nam
       CHECK(!descendingWork(*found));
     else
       CHECK(found->order == namedSchedule(found->name, shape.ranks, shape.chunks, shape.microbatches).order);
-    const Timeline timeline = simulate(*found, stages);
+    const PipelineTimeline timeline = simulate(*found, stages);
     CHECK(verify(*found, stages, timeline) == "");
     CHECK(timeline.step >= lowestStep(*found, stages) * (1 - 1e-12));
     for (size_t rank = 0; rank < limits.size(); ++rank)

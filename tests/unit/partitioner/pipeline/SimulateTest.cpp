@@ -12,18 +12,18 @@ static std::vector<StageCosts> equal(int64_t stages, StageCosts costs) {
   return std::vector<StageCosts>(size_t(stages), costs);
 }
 
-static Timeline run(const char *name, int64_t ranks, int64_t chunks, int64_t microbatches, StageCosts perRank) {
+static PipelineTimeline run(const char *name, int64_t ranks, int64_t chunks, int64_t microbatches, StageCosts perRank) {
   const double part = 1 / double(chunks);
   const StageCosts costs{perRank.forward * part, perRank.inputGradient * part,   perRank.weightGradient * part,
                          perRank.send,           perRank.activationBytes * part, perRank.gradientBytes * part};
   const Schedule schedule = namedSchedule(name, ranks, chunks, microbatches);
   const auto stages = equal(ranks * chunks, costs);
-  const Timeline timeline = simulate(schedule, stages);
+  const PipelineTimeline timeline = simulate(schedule, stages);
   CHECK(verify(schedule, stages, timeline) == "");
   return timeline;
 }
 
-static double peak(const Timeline &timeline) {
+static double peak(const PipelineTimeline &timeline) {
   double most = 0;
   for (const RankTimeline &rank : timeline.ranks)
     most = std::max(most, rank.peakBytes);
@@ -37,18 +37,18 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
       CAPTURE(p, m);
       const double work = 3.0 * double(m), filling = double(p - 1);
       for (const char *name : {"gpipe", "1f1b"}) {
-        const Timeline joined = run(name, p, 1, m, one);
+        const PipelineTimeline joined = run(name, p, 1, m, one);
         CHECK(joined.step == Approx(work + filling * 3));
         CHECK(joined.bubbleFraction == Approx(filling / (double(m) + filling)));
         CHECK(peak(joined) == double(name == std::string("gpipe") ? m : std::min(p, m)));
         CHECK(run(name, p, 1, m, uneven).step == Approx(3.25 * (double(m) + filling)));
       }
-      const Timeline h1 = run("zb-h1", p, 1, m, one);
+      const PipelineTimeline h1 = run("zb-h1", p, 1, m, one);
       CHECK(h1.step == Approx(work + filling));
       CHECK(h1.bubbleFraction == Approx(filling / (work + filling)));
       CHECK(peak(h1) == double(std::min(p, m)));
       if (m >= 2 * p - 1) {
-        const Timeline h2 = run("zb-h2", p, 1, m, one), v = run("zb-v", p, 2, m, one);
+        const PipelineTimeline h2 = run("zb-h2", p, 1, m, one), v = run("zb-v", p, 2, m, one);
         CHECK(h2.bubbleFraction == Approx(0).margin(1e-12));
         CHECK(h2.step == Approx(work + filling)); // the last rank begins P - 1 forwards late
         CHECK(peak(h2) == double(std::min(2 * p - 1, m)));
@@ -58,7 +58,7 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
       }
       if (m % p == 0)
         for (int64_t chunks : {2, 3, 4}) {
-          const Timeline interleaved = run("interleaved", p, chunks, m, one);
+          const PipelineTimeline interleaved = run("interleaved", p, chunks, m, one);
           CHECK(interleaved.step == Approx(work + filling * 3 / double(chunks)));
           CHECK(peak(interleaved) ==
                 Approx(double(std::min(2 * (p - 1) + (chunks - 1) * p + 1, m * chunks)) / double(chunks)));
@@ -67,12 +67,12 @@ TEST_CASE("schedules of equal stages take what their closed forms say") {
 }
 
 TEST_CASE("the bubble is that of the rank with the longest span, which need not be the busiest") {
-  const Timeline timeline = simulate(namedSchedule("zb-h1", 2, 1, 1), {{1, 1, 1, 0, 0, 0}, {6, 6, 6, 0, 0, 0}});
+  const PipelineTimeline timeline = simulate(namedSchedule("zb-h1", 2, 1, 1), {{1, 1, 1, 0, 0, 0}, {6, 6, 6, 0, 0, 0}});
   CHECK(timeline.step == Approx(19));
   CHECK(timeline.ranks[0].span() == Approx(15));
   CHECK(timeline.ranks[1].span() == Approx(18));
   CHECK(timeline.bubbleFraction == Approx(0).margin(1e-12));
-  const Timeline idle = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 2, 0, 0}, {3, 3, 1, 2, 0, 0}});
+  const PipelineTimeline idle = simulate(namedSchedule("1f1b", 2, 1, 1), {{1, 1, 1, 2, 0, 0}, {3, 3, 1, 2, 0, 0}});
   CHECK(idle.ranks[0].busy == Approx(3));
   CHECK(idle.ranks[1].busy == Approx(7));
   CHECK(idle.ranks[0].span() == Approx(14));
@@ -85,7 +85,7 @@ TEST_CASE("messages take time, one after the other on their way") {
   // A joined backward pass sends when it ends: 1 + 0.5 + 1 + (2 + 3) + 0.5 + (2 + 3).
   CHECK(run("1f1b", 2, 1, 1, {1, 2, 3, 0.5, 0, 0}).step == Approx(13));
   // Messages that take longer than work: rank 1 gets the third after 1 + 3 * 4.
-  const Timeline slow = run("gpipe", 2, 1, 3, {1, 1, 1, 4, 0, 0});
+  const PipelineTimeline slow = run("gpipe", 2, 1, 3, {1, 1, 1, 4, 0, 0});
   CHECK(slow.ranks[1].works[2].begin == Approx(13));
   CHECK(slow.ranks[0].communication == Approx(12));
   CHECK(slow.ranks[0].messages.size() == 3);
@@ -109,7 +109,7 @@ TEST_CASE("activations are held until the end of the backward pass, gradients fr
                             {Work::WeightGradient, 0, 1},
                             {Work::WeightGradient, 0, 0}}}};
   CHECK(peakBytes(schedule, {{1, 1, 1, 0, 10, 3}}) == std::vector<double>{26});
-  const Timeline timeline = run("1f1b", 4, 1, 8, {1, 1, 1, 0, 10, 3});
+  const PipelineTimeline timeline = run("1f1b", 4, 1, 8, {1, 1, 1, 0, 10, 3});
   for (size_t rank = 0; rank < 4; ++rank)
     CHECK(timeline.ranks[rank].peakBytes == double(10 * (4 - rank) + 3));
 }
@@ -139,7 +139,7 @@ TEST_CASE("any costs: waits are kept, and no schedule is faster than its lower b
       const Schedule schedule =
           namedSchedule(name, ranks, chunks, name == "interleaved" ? ranks * (1 + microbatches / ranks) : microbatches);
       const auto stages = randomCosts(schedule.stages(), random);
-      const Timeline timeline = simulate(schedule, stages);
+      const PipelineTimeline timeline = simulate(schedule, stages);
       CHECK(verify(schedule, stages, timeline) == "");
       CHECK(timeline.step >= lowestStep(schedule, stages) * (1 - 1e-12));
       for (int64_t rank = 0; rank < ranks; ++rank) {

@@ -41,7 +41,7 @@ bool isOfConstants(Operation *op) {
          llvm::all_of(op->getOperands(), [](Value v) { return v.getDefiningOp() && isOfConstants(v.getDefiningOp()); });
 }
 
-bool isFreeToRemake(Operation *op) {
+bool isFreeToRematerialise(Operation *op) {
   if (isa<ir::BroadcastOp, ir::ReshapeOp, ir::TransposeOp, ir::ShardHintOp>(op))
     return !isOfBuffer(op->getOperand(0));
   if (isa<ir::CastOp, ir::SliceOp>(op) && isOfArgument(op->getOperand(0)))
@@ -49,7 +49,7 @@ bool isFreeToRemake(Operation *op) {
   return isOfConstants(op);
 }
 
-void remake(Operation *op) {
+void rematerialise(Operation *op) {
   std::map<int64_t, SmallVector<OpOperand *>> uses;
   bool here = false;
   for (OpOperand &use : op->getUses())
@@ -74,13 +74,13 @@ void remake(Operation *op) {
 
 } // namespace
 
-void remakeInStagesOfUsers(func::FuncOp func) {
+void rematerialiseInStagesOfUsers(func::FuncOp func) {
   SmallVector<Operation *> ops;
   for (Operation &op : func.getBody().front().without_terminator())
     ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) // a copy's operands are visited after it
-    if (isFreeToRemake(op))
-      remake(op);
+    if (isFreeToRematerialise(op))
+      rematerialise(op);
 }
 
 } // namespace cleave::partitioner

@@ -1,5 +1,5 @@
 // Lifetimes over a schedule: live slots never overlap, pipelines reach the lower bound, microbatches share frames.
-#include "passes/place/Timeline.h"
+#include "passes/place/ArenaTimeline.h"
 
 #include <catch2/catch.hpp>
 
@@ -42,7 +42,7 @@ Schedule oneForwardOneBackward(int64_t microbatches, int64_t inFlight) {
 
 /// Follows the schedule with the offsets of `timeline`. Counts pairs of live values that overlap; returns 1,000,000 if
 /// a value's offset changes while it is live.
-int defects(const Schedule &s, const std::vector<SegmentUse> &uses, const Timeline &timeline) {
+int defects(const Schedule &s, const std::vector<SegmentUse> &uses, const ArenaTimeline &timeline) {
   struct Live {
     uint32_t slot;
     int64_t microbatch;
@@ -91,7 +91,7 @@ TEST_CASE("pipelines of every depth are placed without overlap, near the bound",
   for (int64_t inFlight = 1; inFlight <= 6; ++inFlight)
     for (int64_t microbatches : {1, 2, 3, 7, 24}) {
       Schedule s = oneForwardOneBackward(microbatches, std::min(inFlight, microbatches));
-      Timeline timeline(s.actions, uses, s.holds, bytes);
+      ArenaTimeline timeline(s.actions, uses, s.holds, bytes);
       INFO(microbatches << " microbatches, " << inFlight << " in flight");
       CHECK(defects(s, uses, timeline) == 0);
       CHECK(timeline.placement().bytes <= timeline.placement().lowerBound + 2 * bytes[Sent]);
@@ -103,7 +103,7 @@ TEST_CASE("places repeat: their number does not grow with microbatches", "[expor
   uses.push_back({1, {}});
   auto places = [&](int64_t microbatches) {
     Schedule s = oneForwardOneBackward(microbatches, 3);
-    Timeline timeline(s.actions, uses, s.holds, bytes);
+    ArenaTimeline timeline(s.actions, uses, s.holds, bytes);
     std::set<std::pair<size_t, std::vector<uint64_t>>> layouts;
     for (size_t i = 0; i < s.actions.size(); ++i) {
       std::vector<uint64_t> offsets;
@@ -124,7 +124,7 @@ TEST_CASE("all forwards before all backwards", "[export]") {
     s.actions.push_back({0, m, true});
   for (int64_t m = 15; m >= 0; --m)
     s.actions.push_back({1, m, true});
-  Timeline timeline(s.actions, uses, s.holds, bytes);
+  ArenaTimeline timeline(s.actions, uses, s.holds, bytes);
   CHECK(defects(s, uses, timeline) == 0);
   CHECK(timeline.placement().bytes == timeline.placement().lowerBound);
 }
