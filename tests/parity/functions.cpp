@@ -112,6 +112,18 @@ void addReductions(Functions &f) {
   f["prod_with_zeros"] = [](In i) { return prod(i.x, -1, true); };
   f["cumsum"] = [](In i) { return cumsum(i.x, 1); };
   f["cumsum_first"] = [](In i) { return cumsum(i.x, 0); };
+  f["cumprod"] = [](In i) { return cumprod(i.x, 1); };
+  f["cumprod_with_zeros"] = [](In i) { return cumprod(i.x, 0); };
+  f["any"] = [](In i) { return number(any(i.x, {1})); };
+  f["any_of_mask"] = [](In i) { return number(any(i.x > 1, {0, 2}, true)); };
+  f["all"] = [](In i) { return number(all(i.x, {1})); };
+  f["all_of_all"] = [](In i) { return number(all(i.x > -3)); };
+  f["maxWithIndices"] = [](In i) {
+    const Sorted best = maxWithIndices(i.x, 1);
+    return best.values * (1 + number(best.indices));
+  };
+  f["minWithIndices"] = [](In i) { return minWithIndices(i.x, -1, true).values; };
+  f["maxWithIndices_ties"] = [](In i) { return maxWithIndices(i.x, 1).values; };
   f["argmax"] = [](In i) { return number(argmax(i.x, 1)); };
   f["argmax_all"] = [](In i) { return number(argmax(i.x)); };
   f["argmin"] = [](In i) { return number(argmin(i.x, 0, true)); };
@@ -133,6 +145,13 @@ void addRearrange(Functions &f) {
   f["chunk"] = [](In i) { return numbered(chunk(i.x, 3, -1), 1); };
   f["pad"] = [](In i) { return pad(i.x, {1, 2, 0, 1}); };
   f["pad_value"] = [](In i) { return pad(i.x, {2, -1, -1, 1}, 2.5); };
+  f["pad_reflect"] = [](In i) { return pad(i.x, {3, 1, 2, 2}, PadMode::Reflect); };
+  f["pad_replicate"] = [](In i) { return pad(i.x, {5, 0, 1, 2}, PadMode::Replicate); };
+  f["pad_circular"] = [](In i) { return pad(i.x, {4, 1, 0, 3}, PadMode::Circular); };
+  f["roll"] = [](In i) { return roll(i.x, {-1, 6, 1}, {0, -1, 1}); };
+  f["indexSelect"] = [](In i) { return indexSelect(i.x, 1, i.ids); };
+  f["scatterAdd"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
+  f["indexAdd"] = [](In i) { return indexAdd(i.x, 0, i.ids, i.y); };
   f["flip"] = [](In i) { return flip(i.x, {0, -1}); };
   f["einsum_batched"] = [](In i) { return einsum("bij,bjk->bik", {i.x, i.y}); };
   f["einsum_heads"] = [](In i) { return einsum("bqhd,bkhd->bhqk", {i.x, i.y}); };
@@ -224,6 +243,11 @@ bool isSmooth(const std::string &name) {
                                             "ceil",
                                             "round",
                                             "remainder_signs",
+                                            "any",
+                                            "all",
+                                            "maxWithIndices_ties",
+                                            "bceLoss",
+                                            "bceLoss_sum",
                                             "argmax",
                                             "sort_stable",
                                             "sort_ties",

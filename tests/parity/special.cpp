@@ -123,6 +123,12 @@ void addReductions(Functions &f) {
   f["logsumexp"] = [](In i) { return logsumexp(i.x, {1}); };
   f["prod"] = [](In i) { return prod(i.x, 1); };
   f["cumsum"] = [](In i) { return cumsum(i.x, 1); };
+  f["cumprod"] = [](In i) { return cumprod(i.x, 1); };
+  f["any"] = [](In i) { return number(any(i.x, {1})); };
+  f["all"] = [](In i) { return number(all(i.x, {1})); };
+  f["maxWithIndices"] = [](In i) { return maxWithIndices(i.x, 1).values; };
+  f["maxWithIndices:places"] = [](In i) { return number(maxWithIndices(i.x, 1).indices); };
+  f["minWithIndices"] = [](In i) { return minWithIndices(i.x, 1).values; };
   f["argmax"] = [](In i) { return number(argmax(i.x, 1)); };
   f["argmin"] = [](In i) { return number(argmin(i.x, 1)); };
   f["sort"] = [](In i) { return sort(i.x, 1).values; };
@@ -147,6 +153,12 @@ void addShapes(Functions &f) {
   f["expand"] = [](In i) { return expand(i.x, {2, 3}); };
   f["repeat"] = [](In i) { return repeat(i.x, {2, 2}); };
   f["pad"] = [](In i) { return pad(i.x, {1, 2}, 0.5); };
+  f["pad:reflect"] = [](In i) { return pad(i.x, {1, 2}, PadMode::Reflect); };
+  f["roll"] = [](In i) { return roll(i.x, {1}, {1}); };
+  f["indexSelect"] = [](In i) { return indexSelect(i.x, 1, i.ids); };
+  f["scatterAdd"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
+  f["scatterAdd:source"] = [](In i) { return scatterAdd(i.y, 1, i.ids, i.x); };
+  f["indexAdd"] = [](In i) { return indexAdd(i.y, 1, i.ids, i.x); };
   f["flip"] = [](In i) { return flip(i.x, {1}); };
   f["gather"] = [](In i) { return gather(i.x, 1, i.ids); };
 }

@@ -43,6 +43,9 @@ struct OrderModel : Module {
         concat({prod(1 + 0.3 * h, 1, true), var(h, {1}, {.keepDim = true}), stddev(h, {-1}, {.keepDim = true}),
                 norm(h, 2, {1}, true), norm(h, 3, {1}, true), logsumexp(h, {1}, true)},
                1);
+    some += cumprod(slice(h, 1, 0, 6), 1) + 0.1 * cumprod(slice(h, 1, 2, 8), 0);
+    some += maxWithIndices(h, 1, true).values * slice(minWithIndices(h, 0).values, 0, 0, 6);
+    some += 0.1 * cast(any(h > 0.5, {1}, true), DType::F32) - 0.1 * cast(all(h > -2, {0, 1}, true), DType::F32);
     Tensor across = var(h, {0}) + norm(h, 1, {0}) + logsumexp(h, {0}); // over the batch
     return out(concat(
         {functionMark(sort(h, 1).values) * across, topk(h, 3).values, topk(h, 5, 1, false).values, sums, some}, 1));
@@ -63,6 +66,11 @@ struct RearrangeModel : Module {
     Tensor mixed = einsum("bij,ijk->bik", {functionMark(grid + stacked + padded), weight}); // [b, 3, 2]
     Tensor scores = einsum("bik,bjk->bij", {mixed, mixed});                                 // [b, 3, 3]
     Tensor tiled = repeat(slice(mixed, 1, 0, 1), {1, 3, 2}) + expand(select(weight, 2, 0), {b, 3, 4});
+    Tensor ids = constant({4}, std::vector<int32_t>{2, 0, 1, 2});
+    grid = indexAdd(grid, 1, ids, roll(indexSelect(grid, 1, ids), {1}, {2}));
+    tiled += scatterAdd(grid, 2, expand(arange(4), {b, 3, 4}), slice(pad(grid, {1, 2}, PadMode::Reflect), 2, 0, 4));
+    Tensor around = pad(grid, {2, 0, 0, 1}, PadMode::Circular) * pad(grid, {0, 2, 1, 0}, PadMode::Replicate);
+    tiled += slice(slice(around, 1, 1, 4), 2, 1, 5); // [b, 3, 4]
     auto pieces = split(h, {4, 6, 2}, 1);
     Tensor wide = expand(unsqueeze(pieces[2], 1), {-1, 3, 2});
     return out(functionMark(concat({flatten(mixed + wide, 1), flatten(scores, 1), flatten(tiled, 1)}, 1)));
