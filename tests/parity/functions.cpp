@@ -174,6 +174,21 @@ void addPictures(Functions &f) {
     return convTranspose2d(
         i.x, i.w, {}, {.stride = {3, 2}, .padding = {0, 1}, .outputPadding = {2, 0}, .dilation = {2, 1}, .groups = 2});
   };
+  f["maxPool2d_ceil"] = [](In i) {
+    return maxPool2d(i.x, {2, 3}, {.stride = {2, 4}, .padding = {0, 1}, .ceilMode = true});
+  };
+  f["maxPool2d_dilated"] = [](In i) {
+    return maxPool2d(i.x, {2, 3}, {.stride = {1, 2}, .padding = 1, .dilation = {3, 2}, .ceilMode = true});
+  };
+  f["avgPool2d_ceil"] = [](In i) { return avgPool2d(i.x, 3, {.stride = 2, .padding = 1, .ceilMode = true}); };
+  f["avgPool2d_without_pad"] = [](In i) {
+    return avgPool2d(i.x, 3, {.stride = 2, .padding = 1, .countIncludePad = false});
+  };
+  f["avgPool2d_both"] = [](In i) {
+    return avgPool2d(i.x, {2, 3}, {.stride = {3, 2}, .padding = 1, .ceilMode = true, .countIncludePad = false});
+  };
+  f["maxPool1d"] = [](In i) { return maxPool1d(i.x, 3, {.stride = 2, .padding = 1, .dilation = 2, .ceilMode = true}); };
+  f["avgPool1d"] = [](In i) { return avgPool1d(i.x, 4, {.padding = 2, .ceilMode = true, .countIncludePad = false}); };
   for (Pair size : {Pair(6, 8), Pair(3, 2), Pair(5, 3), Pair(2, 7)}) {
     const std::string name = "_" + std::to_string(size.h) + "x" + std::to_string(size.w);
     f["nearest" + name] = [=](In i) { return interpolate(i.x, {.size = size}); };

@@ -201,6 +201,15 @@ def pictures():
          lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1))
     Case("convTranspose2d_groups", {"x": [2, 4, 3, 4], "w": [4, 3, 2, 3]},
          lambda x, w: F.conv_transpose2d(x, w, stride=(3, 2), padding=(0, 1), output_padding=(2, 0), dilation=(2, 1), groups=2))
+    image = {"x": ([2, 2, 7, 6], "spread")}
+    Case("maxPool2d_ceil", image, lambda x: F.max_pool2d(x, (2, 3), (2, 4), (0, 1), ceil_mode=True))
+    Case("maxPool2d_dilated", image,
+         lambda x: F.max_pool2d(x, (2, 3), (1, 2), (1, 1), dilation=(3, 2), ceil_mode=True))
+    Case("avgPool2d_ceil", image, lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True))
+    Case("avgPool2d_without_pad", image, lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
+    Case("avgPool2d_both", image, lambda x: F.avg_pool2d(x, (2, 3), (3, 2), 1, ceil_mode=True, count_include_pad=False))
+    Case("maxPool1d", {"x": ([2, 3, 9], "spread")}, lambda x: F.max_pool1d(x, 3, 2, 1, dilation=2, ceil_mode=True))
+    Case("avgPool1d", {"x": [2, 3, 9]}, lambda x: F.avg_pool1d(x, 4, padding=2, ceil_mode=True, count_include_pad=False))
     for size in [(6, 8), (3, 2), (5, 3), (2, 7)]:
         name = "x".join(map(str, size))
         Case(f"nearest_{name}", {"x": [2, 2, 3, 4]}, lambda x, size=size: F.interpolate(x, size=size))

@@ -172,6 +172,7 @@ void addProducts(Functions &f) {
   f["einsum"] = [](In i) { return einsum("ij,jk->ki", {i.x, i.y}); };
   f["einsum:trace"] = [](In i) { return einsum("ii->i", {i.x}); };
   f["linear"] = [](In i) { return linear(i.x, i.w, i.b); };
+  f["cosineSimilarity"] = [](In i) { return cosineSimilarity(i.x, i.y); };
   f["embedding"] = [](In i) { return embedding(i.ids, i.x); };
   f["scaledDotProductAttention"] = attention({});
   f["scaledDotProductAttention:fewer queries"] = f["scaledDotProductAttention:more queries"] =
@@ -191,6 +192,12 @@ void addPictures(Functions &f) {
   f["maxPool2d"] = [](In i) { return maxPool2d(i.x, 2); };
   f["maxPool2d:overlapping"] = [](In i) { return maxPool2d(i.x, 3, {.stride = 1, .padding = 1}); };
   f["avgPool2d"] = [](In i) { return avgPool2d(i.x, 2); };
+  f["maxPool2d:dilated"] = [](In i) { return maxPool2d(i.x, 2, {.stride = 1, .dilation = 2}); };
+  f["avgPool2d:corrected"] = [](In i) {
+    return avgPool2d(i.x, 2, {.padding = 1, .ceilMode = true, .countIncludePad = false});
+  };
+  f["maxPool1d"] = [](In i) { return maxPool1d(i.x, 2, {.stride = 1, .ceilMode = true}); };
+  f["avgPool1d"] = [](In i) { return avgPool1d(i.x, 2, {.padding = 1}); };
   f["globalAvgPool"] = [](In i) { return globalAvgPool(i.x); };
   f["adaptiveAvgPool2d"] = [](In i) { return adaptiveAvgPool2d(i.x, {2, 3}); };
   f["adaptiveMaxPool2d"] = [](In i) { return adaptiveMaxPool2d(i.x, {2, 3}); };

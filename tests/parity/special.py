@@ -192,6 +192,7 @@ def products():
     over("einsum", lambda x, y: torch.einsum("ij,jk->ki", x, y), [3, 4], y=[4, 2])
     over("einsum:trace", lambda x: torch.einsum("ii->i", x), [3, 3])
     over("linear", lambda x, w, b: F.linear(x, w, b), [3, 4], w=[2, 4], b=[2])
+    over("cosineSimilarity", lambda x, y: F.cosine_similarity(x, y), [2, 4], y=[2, 4])
     over("embedding", lambda x, ids: F.embedding(ids, x), [3, 4], ints={"ids": [2, 0, 2]})
     def attention(*values, **options):
         with sdpa_kernel(SDPBackend.MATH):  # PyTorch's fused kernel for CPUs gives 0 for a row of NaN
@@ -224,6 +225,11 @@ def pictures():
     over("maxPool2d", lambda x: F.max_pool2d(x, 2), [1, 1, 4, 4])
     over("maxPool2d:overlapping", lambda x: F.max_pool2d(x, 3, stride=1, padding=1), [1, 1, 3, 3])
     over("avgPool2d", lambda x: F.avg_pool2d(x, 2), [1, 1, 4, 4])
+    over("maxPool2d:dilated", lambda x: F.max_pool2d(x, 2, stride=1, dilation=2), [1, 1, 4, 4])
+    over("avgPool2d:corrected",
+         lambda x: F.avg_pool2d(x, 2, padding=1, ceil_mode=True, count_include_pad=False), [1, 1, 3, 4])
+    over("maxPool1d", lambda x: F.max_pool1d(x, 2, 1, ceil_mode=True), [1, 2, 4])
+    over("avgPool1d", lambda x: F.avg_pool1d(x, 2, padding=1), [1, 2, 4])
     over("globalAvgPool", lambda x: x.mean((2, 3)), [1, 2, 2, 2])
     over("adaptiveAvgPool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 3)), [1, 1, 3, 4])
     over("adaptiveMaxPool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), [1, 1, 3, 4])

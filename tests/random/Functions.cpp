@@ -439,6 +439,25 @@ bool drawAdaptive(Drawing &d, const OpKind &self) {
   return x >= 0 && d.add(self.name, {x}, {d.chance.whole(1, 4), d.chance.whole(1, 4)}) >= 0;
 }
 
+/// The angle between |x| + 0.5 and another value.
+bool drawCosine(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const Shape shape = d.shape(x);
+  const int y = d.pick([&](Tensor t) { return t.shape() == shape; });
+  const int away = d.add("addNumber", {d.add("abs", {y})}, {}, {0.5});
+  return d.add(self.name, {d.add("addNumber", {d.add("abs", {x})}, {}, {0.5}), away}, {dimOf(d, x)}) >= 0;
+}
+
+/// ints: kernel, stride, padding, dilation, ceilMode, countIncludePad.
+bool drawPoolOptions(Drawing &d, const OpKind &self) {
+  const bool lines = self.name.ends_with("1d");
+  const int x = d.pick([&](Tensor t) { return t.rank() == (lines ? 3 : 4) && t.size(-1) >= 2 && t.size(-2) >= (lines ? 1 : 2); });
+  return x >= 0 && d.add(self.name, {x}, {d.chance.whole(2, 3), d.chance.whole(1, 3), d.chance.whole(0, 1),
+                                          d.chance.whole(1, 2), d.chance.one(0.7), d.chance.one(0.4)}) >= 0;
+}
+
 // ---- recurrent states -----------------------------------------------------------------------------------------------
 
 LSTM &lstm(const Call &c) { return static_cast<LSTM &>(c.self.module(c.node.member)); }
@@ -621,6 +640,36 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return adaptiveAvgPool2d(c.in[0], {c.i(0), c.i(1)}); }, drawAdaptive});
   op({"adaptiveMaxPool2d", 0.7, false, "adaptiveMaxPool2d($0, {$i0, $i1})",
       [](const Call &c) { return adaptiveMaxPool2d(c.in[0], {c.i(0), c.i(1)}); }, drawAdaptive});
+  op({"maxPoolOptions", 0.7, true,
+      "maxPool2d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
+      [](const Call &c) {
+        return maxPool2d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
+      },
+      drawPoolOptions});
+  op({"avgPoolOptions", 0.7, false,
+      "avgPool2d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
+      [](const Call &c) {
+        return avgPool2d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
+      },
+      drawPoolOptions});
+  op({"maxPool1d", 0.5, true,
+      "maxPool1d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
+      [](const Call &c) {
+        return maxPool1d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
+      },
+      drawPoolOptions});
+  op({"avgPool1d", 0.5, false,
+      "avgPool1d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
+      [](const Call &c) {
+        return avgPool1d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
+      },
+      drawPoolOptions});
+  op({"cosineSimilarity", 0.7, false, "cosineSimilarity($0, $1, $i0)",
+      [](const Call &c) { return cosineSimilarity(c.in[0], c.in[1], c.i(0)); }, drawCosine});
   // Recurrent states.
   op({"lstmH", 0, false, "$m($0).state.h", [](const Call &c) { return lstm(c)(c.in[0]).state.h; }, nullptr});
   op({"lstmC", 0, false, "$m($0).state.c", [](const Call &c) { return lstm(c)(c.in[0]).state.c; }, nullptr});

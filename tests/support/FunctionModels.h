@@ -91,8 +91,11 @@ struct PictureModel : Module {
     y = adaptiveAvgPool2d(y, {4, 5}) + adaptiveMaxPool2d(y, {4, 5});
     y = functionMark(interpolate(y, {.size = {6, 7}, .mode = Interpolation::Bilinear})); // [b, 4, 6, 7]
     y += interpolate(x, {.size = {6, 7}}) + pad(interpolate(x, {.scale = 2}), {0, -1, -1, -1});
+    y += pad(maxPool2d(y, 2, {.stride = 3, .dilation = 2, .ceilMode = true}), {0, 4, 0, 4});
+    y += pad(avgPool2d(y, 2, {.padding = 1, .ceilMode = true, .countIncludePad = false}), {0, 3, 0, 2});
     Tensor z = functionMark(line(reshape(adaptiveAvgPool2d(y, {2, 7}), {y.size(0), 4, 14}))); // [b, 6, 7]
-    return out(flatten(z, 1));
+    z += pad(maxPool1d(z, 3, {.stride = 2}) + avgPool1d(z, 3, {.stride = 2}), {0, 4});
+    return out(flatten(z * unsqueeze(cosineSimilarity(z, z * z), 1), 1));
   }
 };
 

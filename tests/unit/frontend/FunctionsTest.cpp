@@ -248,6 +248,18 @@ TEST_CASE("rules of convolutions and sizes of pictures name themselves") {
                   [=](Tensor x) {
                     return conv1d(flatten(x, 1, 2), weight({3, 28, 3}), weight({2}));
                   }},
+                 {"maxPool1d C1", [](Tensor x) { return maxPool1d(x, 2); }},
+                 {"maxPool1d C2", [](Tensor x) { return maxPool1d(flatten(x, 1, 2), 15, {.dilation = 2}); }},
+                 {"maxPool1d C4", [](Tensor x) { return maxPool1d(flatten(x, 1, 2), 2, {.dilation = 0}); }},
+                 {"maxPool2d C4",
+                  [](Tensor x) {
+                    return maxPool2d(x, 2, {.dilation = {1, 0}});
+                  }},
+                 {"avgPool1d C3", [](Tensor x) { return avgPool1d(flatten(x, 1, 2), 2, {.padding = 2}); }},
+                 {"cosineSimilarity C2", [](Tensor x) { return cosineSimilarity(x, full({3}, 1)); }},
+                 {"cosineSimilarity C1", [](Tensor x) { return cosineSimilarity(x, arange(28)); }},
+                 {"cosineSimilarity C3", [](Tensor x) { return cosineSimilarity(x, x, 4); }},
+                 {"cosineSimilarity C4", [](Tensor) { return cosineSimilarity(arange(3), arange(3), 0); }},
                  {"convTranspose2d C1",
                   [=](Tensor x) {
                     return convTranspose2d(x, weight({1, 3, 3}));
