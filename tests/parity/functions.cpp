@@ -218,6 +218,32 @@ void addLosses(Functions &f) {
   f["bceWithLogits_weighted"] = [](In i) { return mean(bceWithLogits(i.x, i.t, 2.5)); };
   f["klDivLoss"] = [](In i) { return mean(klDivLoss(i.x, constant({2, 3}, {0.5, 0.5, 0, 0.125, 0.25, 0.625}))); };
   f["klDivLoss_batch"] = [](In i) { return mean(klDivLoss(i.x, i.t, {.logTarget = true, .batchMean = true})); };
+  constexpr auto sum = Reduction::Sum;
+  const auto soft = [] { return constant({3, 4}, {0.5, 0.25, 0.25, 0, 0, 1, 0, 0, 0.1, 0.2, 0.3, 0.4}); };
+  f["crossEntropy_soft"] = [=](In i) { return mean(crossEntropy(i.x, soft())); };
+  f["crossEntropy_soft_options"] = [](In i) {
+    return mean(crossEntropy(i.x, i.t, {.labelSmoothing = 0.2, .classWeights = classWeights}));
+  };
+  f["crossEntropy_sum"] = [](In i) {
+    return mean(crossEntropy(i.x, i.labels, {.classWeights = classWeights, .ignoreIndex = 1, .reduction = sum}));
+  };
+  f["crossEntropy_soft_sum"] = [=](In i) { return mean(crossEntropy(i.x, soft(), {.reduction = sum})); };
+  f["nllLoss_sum"] = [](In i) { return mean(nllLoss(i.x, i.labels, {.reduction = sum})); };
+  f["mseLoss_sum"] = [](In i) { return mean(mseLoss(i.x, i.t, sum)); };
+  f["l1Loss_sum"] = [](In i) { return mean(l1Loss(i.x, i.t, sum)); };
+  f["huberLoss_sum"] = [](In i) { return mean(huberLoss(i.x, i.t, 0.7, sum)); };
+  f["bceWithLogits_sum"] = [](In i) { return mean(bceWithLogits(i.x, i.t, 1, sum)); };
+  f["klDivLoss_sum"] = [](In i) { return mean(klDivLoss(i.x, i.t, {.logTarget = true, .reduction = sum})); };
+  f["bceLoss"] = [](In i) { return mean(bceLoss(i.x, i.t)); };
+  f["bceLoss_sum"] = [](In i) { return mean(bceLoss(i.x, i.t, sum)); };
+  f["cosineSimilarity"] = [](In i) { return cosineSimilarity(i.x, i.y, -1); };
+  const auto sides = [] { return constant({6}, {1, -1, 1, -1, 0, -1}); };
+  f["cosineEmbeddingLoss"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.margin = -0.3})); };
+  f["cosineEmbeddingLoss_sum"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.reduction = sum})); };
+  f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
+  f["tripletMarginLoss_options"] = [](In i) {
+    return mean(tripletMarginLoss(i.x, i.y, i.z, {.margin = 0.5, .p = 3, .swap = true, .reduction = sum}));
+  };
 }
 
 const Functions &functions() {

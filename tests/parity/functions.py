@@ -241,6 +241,33 @@ def losses():
     zeros = torch.tensor([[0.5, 0.5, 0.0], [0.125, 0.25, 0.625]])
     Case("klDivLoss", {"x": [2, 3]}, lambda x: F.kl_div(x, zeros.double()))
     Case("klDivLoss_batch", {"x": [2, 3], "t": [2, 3]}, lambda x, t: F.kl_div(x, t, reduction="batchmean", log_target=True))
+    soft = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]], dtype=torch.double)
+    Case("crossEntropy_soft", {"x": [3, 4]}, lambda x: F.cross_entropy(x, soft))
+    Case("crossEntropy_soft_options", {"x": [3, 4], "t": ([3, 4], 0.0, 1.0)},
+         lambda x, t: F.cross_entropy(x, t, weights, label_smoothing=0.2))
+    Case("crossEntropy_sum", {"x": [6, 4]},
+         lambda x, labels: F.cross_entropy(x, labels, weights, ignore_index=1, reduction="sum"), labels)
+    Case("crossEntropy_soft_sum", {"x": [3, 4]}, lambda x: F.cross_entropy(x, soft, reduction="sum"))
+    Case("nllLoss_sum", {"x": [6, 4]}, lambda x, labels: F.nll_loss(x, labels, reduction="sum"), labels)
+    Case("mseLoss_sum", {"x": X, "t": X}, lambda x, t: F.mse_loss(x, t, reduction="sum"))
+    Case("l1Loss_sum", {"x": X, "t": X}, lambda x, t: F.l1_loss(x, t, reduction="sum"))
+    Case("huberLoss_sum", {"x": X, "t": X}, lambda x, t: F.huber_loss(x, t, delta=0.7, reduction="sum"))
+    Case("bceWithLogits_sum", {"x": X, "t": (X, 0.0, 1.0)},
+         lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="sum"))
+    Case("klDivLoss_sum", {"x": [2, 3], "t": [2, 3]}, lambda x, t: F.kl_div(x, t, reduction="sum", log_target=True))
+    unit = (X, 0.05, 0.95)
+    Case("bceLoss", {"x": unit, "t": (X, 0.0, 1.0)}, lambda x, t: F.binary_cross_entropy(x, t))
+    Case("bceLoss_sum", {"x": unit, "t": (X, 0.0, 1.0)}, lambda x, t: F.binary_cross_entropy(x, t, reduction="sum"))
+    Case("cosineSimilarity", {"x": [3, 5], "y": [2, 3, 5]}, lambda x, y: F.cosine_similarity(x, y, dim=-1))
+    sides = torch.tensor([1.0, -1.0, 1.0, -1.0, 0.0, -1.0], dtype=torch.double)
+    Case("cosineEmbeddingLoss", {"x": [6, 3], "y": [6, 3]},
+         lambda x, y: F.cosine_embedding_loss(x, y, sides, margin=-0.3))
+    Case("cosineEmbeddingLoss_sum", {"x": [6, 3], "y": [6, 3]},
+         lambda x, y: F.cosine_embedding_loss(x, y, sides, reduction="sum"))
+    three = {"x": [4, 5], "y": [4, 5], "z": [4, 5]}
+    Case("tripletMarginLoss", three, lambda x, y, z: F.triplet_margin_loss(x, y, z))
+    Case("tripletMarginLoss_options", three,
+         lambda x, y, z: F.triplet_margin_loss(x, y, z, margin=0.5, p=3, swap=True, reduction="sum"))
 
 
 pointwise(), create(), reductions(), rearrange(), pictures(), losses()

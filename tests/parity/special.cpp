@@ -227,6 +227,10 @@ void addLosses(Functions &f) {
   f["huberLoss"] = [](In i) { return mean(huberLoss(i.x, i.t)); };
   f["bceWithLogits"] = [](In i) { return mean(bceWithLogits(i.x, i.t)); };
   f["klDivLoss"] = [](In i) { return mean(klDivLoss(i.x, i.t)); };
+  f["crossEntropy:soft"] = [](In i) { return mean(crossEntropy(i.x, i.t)); };
+  f["bceLoss"] = [](In i) { return mean(bceLoss(i.x, i.t)); };
+  f["cosineEmbeddingLoss"] = [](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, constant({2}, {1, -1}))); };
+  f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
   f["weightedSum"] = [](In i) {
     return mean(weightedSum({{crossEntropy(i.x, i.labels), 1}, {crossEntropy(i.x, i.labels), 0.5}}));
   };

@@ -259,6 +259,14 @@ def losses():
         CASES[-1].kinds["target 0"] = {"x": base(6), "t": [0.0] + b[1:]}
         if name == "mseLoss":
             CASES[-1].kinds["NaN target"] = {"x": base(6), "t": [NAN] + b[1:]}
+    over("crossEntropy:soft", lambda x, t: F.cross_entropy(x, t), [2, 3], t=[2, 3])
+    CASES[-1].others["t"] = b
+    low, high = [0.0, 1.0, 0.0, 1.0, 1e-40, 0.5], [0.0, 1.0, 1.0, 0.0, 0.25, 1.0]
+    Case("bceLoss", F.binary_cross_entropy, {"x": [2, 3], "t": [2, 3]},
+         {"bounds": {"x": low, "t": high}, "soft": {"x": low, "t": b}})
+    sides = torch.tensor([1.0, -1.0])
+    over("cosineEmbeddingLoss", lambda x, y: F.cosine_embedding_loss(x, y, sides), [2, 3], y=[2, 3])
+    over("tripletMarginLoss", lambda x, y, z: F.triplet_margin_loss(x, y, z), [2, 3], y=[2, 3], z=[2, 3])
     over("weightedSum", lambda x, labels: F.cross_entropy(x, labels) + 0.5 * F.cross_entropy(x, labels), [3, 4], ints=labels)
 
 

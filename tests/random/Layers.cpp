@@ -221,6 +221,40 @@ std::vector<LossKind> makeLosses() {
                [](Tensor p, Tensor t) { return bceWithLogits(p, abs(t), 1.5); }, false});
   k.push_back({"klDivLoss", 0.7, false, "[](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }",
                [](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }, false});
+  k.push_back({"l1Sum", 0.7, false, "[](Tensor p, Tensor t) { return l1Loss(p, t, Reduction::Sum); }",
+               [](Tensor p, Tensor t) { return l1Loss(p, t, Reduction::Sum); }, false});
+  k.push_back(
+      {"crossEntropySum", 0.7, false,
+       "[](Tensor p, Tensor t) {\n"
+       "    return crossEntropy(p, t, {.labelSmoothing = 0.1, .reduction = Reduction::Sum});\n"
+       "  }",
+       [](Tensor p, Tensor t) { return crossEntropy(p, t, {.labelSmoothing = 0.1, .reduction = Reduction::Sum}); },
+       true});
+  k.push_back({"softCrossEntropy", 0.7, false,
+               "[](Tensor p, Tensor t) { return crossEntropy(p, softmax(t), {.labelSmoothing = 0.1}); }",
+               [](Tensor p, Tensor t) { return crossEntropy(p, softmax(t), {.labelSmoothing = 0.1}); }, false});
+  k.push_back({"bceLoss", 0.7, false, "[](Tensor p, Tensor t) { return bceLoss(sigmoid(p), sigmoid(t)); }",
+               [](Tensor p, Tensor t) { return bceLoss(sigmoid(p), sigmoid(t)); }, false});
+  k.push_back({"cosineEmbedding", 0.7, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    Tensor a = 0.5 + reshape(p, {p.size(0), -1}), b = reshape(t, {p.size(0), -1});\n"
+               "    return cosineEmbeddingLoss(a, b, where(select(b, 1, 0) > 0.1, 1, -1 + 0 * sum(b, {1})));\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 Tensor a = 0.5 + reshape(p, {p.size(0), -1}), b = reshape(t, {p.size(0), -1});
+                 return cosineEmbeddingLoss(a, b, where(select(b, 1, 0) > 0.1, 1, -1 + 0 * sum(b, {1})));
+               },
+               false});
+  k.push_back({"triplet", 0.7, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});\n"
+               "    return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});
+                 return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});
+               },
+               false});
   return k;
 }
 

@@ -112,7 +112,9 @@ inline Loss everyLoss(Tensor logits, Tensor labels) {
   Loss all = crossEntropy(logits, labels, {.labelSmoothing = 0.1, .classWeights = {1, 2, 0, 0.5f, 1}});
   for (const Loss &loss :
        {crossEntropy(logits, labels, {.ignoreIndex = 2}), nllLoss(logs, labels), l1Loss(logits, target),
-        huberLoss(logits, target, 0.4), bceWithLogits(logits, target, 1.5), klDivLoss(logs, target)}) {
+        huberLoss(logits, target, 0.4), bceWithLogits(logits, target, 1.5), klDivLoss(logs, target),
+        crossEntropy(logits, target, {.labelSmoothing = 0.1}), bceLoss(sigmoid(logits), target),
+        cosineEmbeddingLoss(logits, hot, 2 * select(target, 1, 0) - 1)}) {
     all.sum += loss.sum;
     all.weight += loss.weight;
   }

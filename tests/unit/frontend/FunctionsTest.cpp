@@ -318,6 +318,17 @@ TEST_CASE("rules of losses name themselves") {
        {"l1Loss C1", [=](Tensor x) { return lossOf(l1Loss(x, scores(x))); }},
        {"huberLoss C2", [](Tensor x) { return lossOf(huberLoss(x, x, 0.0)); }},
        {"bceWithLogits C2", [](Tensor x) { return lossOf(bceWithLogits(x, x, -1.0)); }},
+       {"bceLoss C1", [=](Tensor x) { return lossOf(bceLoss(x, scores(x))); }},
+       {"cosineEmbeddingLoss C1", [=](Tensor x) { return lossOf(cosineEmbeddingLoss(x, scores(x), x)); }},
+       {"cosineEmbeddingLoss C2", [](Tensor x) { return lossOf(cosineEmbeddingLoss(x, x, x)); }},
+       {"tripletMarginLoss C1", [=](Tensor x) { return lossOf(tripletMarginLoss(x, x, scores(x))); }},
+       {"tripletMarginLoss C2", [](Tensor x) { return lossOf(tripletMarginLoss(x, x, x, {.p = NAN})); }},
+       {"crossEntropy C4",
+        [=](Tensor x) {
+          return lossOf(crossEntropy(scores(x), scores(x), {.classWeights = {1, 2}}));
+        }},
+       {"klDivLoss C2",
+        [](Tensor x) { return lossOf(klDivLoss(x, x, {.batchMean = true, .reduction = Reduction::Sum})); }},
        {"klDivLoss C1", [=](Tensor x) { return lossOf(klDivLoss(x, scores(x))); }}});
 }
 
