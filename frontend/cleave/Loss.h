@@ -105,6 +105,21 @@ struct TripletMarginOptions {
 Loss tripletMarginLoss(Tensor anchor, Tensor positive, Tensor negative, TripletMarginOptions options = {},
                        Where where = Where::current());
 
+struct CtcOptions {
+  int64_t blank = 0;         ///< the class that stands for no label
+  Tensor lengths = {};       ///< [b] i32: only that many positions of a sample count, at least 1; empty: all
+  bool zeroInfinity = false; ///< a sample that has more labels than its positions can show counts as 0, not as infinity
+  Reduction reduction = Reduction::Mean;
+};
+/// Connectionist temporal classification (Graves et al. 2006): -log of the probability that the positions show the
+/// labels in this order, each at one or more consecutive positions, with blanks between them. logProbabilities [b, t,
+/// classes], labels [b, l] i32; negative labels at a row's end do not exist. Mean: the mean over samples of the value
+/// divided by the number of labels (at least 1). The trace has a few ops for every position. C1: the ranks are 3 and 2,
+/// and b agrees. C2: labels and lengths are i32. C3: 0 <= blank < classes. C4: lengths are [b]. C5: the
+/// log-probabilities have a float type.
+Loss ctcLoss(Tensor logProbabilities, Tensor labels, Where where = Where::current());
+Loss ctcLoss(Tensor logProbabilities, Tensor labels, CtcOptions options, Where where = Where::current());
+
 /// A loss with its factor in a weighted sum.
 struct WeightedLoss {
   Loss loss;

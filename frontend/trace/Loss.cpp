@@ -371,6 +371,98 @@ Loss tripletMarginLoss(Tensor anchor, Tensor positive, Tensor negative, TripletM
   return reducedBy(ops, o.reduction, summed(ops, every, losses));
 }
 
+// ---- connectionist temporal classification ------------------------------------------------------------------------
+
+static void checkCtc(Tensor logs, Tensor labels, const CtcOptions &o, Where where) {
+  constexpr const char *name = "ctcLoss";
+  const Facts facts = {fact(logs, "log-probabilities"), fact(labels, "labels")};
+  if (logs.rank() != 3 || labels.rank() != 2 || logs.size(0) != labels.size(0))
+    failRule(name, 1, "the log-probabilities must be [b, t, classes], and the labels [b, l]", facts, where);
+  if (labels.dtype() != DType::I32 || (o.lengths.defined() && o.lengths.dtype() != DType::I32))
+    failRule(name, 2, "labels and lengths must be i32", facts, where);
+  if (o.blank < 0 || o.blank >= logs.size(2))
+    failRule(name, 3, fmt::format("the blank {} is not one of {} classes", o.blank, logs.size(2)), facts, where);
+  if (o.lengths.defined() && o.lengths.shape() != Shape{logs.size(0)})
+    failRule(name, 4, "there must be one length for each sample", {fact(o.lengths, "lengths")}, where);
+  checkFloat(name, 5, logs, where);
+}
+
+/// Stands for log 0: finite, so that differences are not NaN.
+constexpr double logOfNothing = -1e30;
+
+/// log(sum of e^v) of values of one shape, of which none is below logOfNothing by much.
+static Value logOfSum(Ops &ops, const std::vector<Value> &values) {
+  Value largest = ops.detach(values[0]), sum;
+  for (Value v : values)
+    largest = ops.max(largest, ops.detach(v));
+  for (Value v : values) {
+    Value part = ops.exp(ops.sub(v, largest));
+    sum = sum ? ops.add(sum, part) : part;
+  }
+  return ops.add(largest, ops.log(sum));
+}
+
+/// The classes of the 2 l + 1 states of each sample: blank, label, blank, ..., label, blank.
+static Value ctcStates(Ops &ops, Value labels, int64_t blank) {
+  const int64_t b = Ops::size(labels, 0), l = Ops::size(labels, 1);
+  Value blanks = ops.constantLike(labels, static_cast<double>(blank));
+  Value known = ops.select(ops.compare(Predicate::Ge, labels, 0), labels, blanks);
+  Value both = ops.concat({ops.reshape(blanks, {b, l, 1}), ops.reshape(known, {b, l, 1})}, 2);
+  return ops.concat({ops.reshape(both, {b, 2 * l}), ops.slice(blanks, 1, 0, 1)}, 1);
+}
+
+/// log of the probability of every state [b, states] at a sample's last position, over all ways to it. From a position
+/// to the next, a state stays, or goes on by one, or by two if the state between is a blank between different labels.
+static Value ctcForward(Ops &ops, Value logs, Value states, Tensor lengths) {
+  const int64_t b = Ops::size(logs, 0), positions = Ops::size(logs, 1), count = Ops::size(states, 1);
+  Value shown = ops.gather(logs, 2, ops.broadcast(states, {b, positions, count}, {0, 2}));
+  Value nothing = ops.constantLike(shown, logOfNothing);
+  shown = ops.select(ops.compare(Predicate::Lt, shown, nothing), nothing, shown);
+  const auto at = [&](int64_t i) { return ops.reshape(ops.slice(shown, 1, i, i + 1), {b, count}); };
+  const auto later = [&](Value v, int64_t by, double first) {
+    return ops.concat({ops.constantLike(ops.slice(v, 1, 0, by), first), ops.slice(v, 1, 0, count - by)}, 1);
+  };
+  Value skips = ops.compare(Predicate::Ne, states, later(states, 2, -1));
+  Value first = at(0), none = ops.constantLike(first, logOfNothing);
+  Value sums = ops.select(ops.compare(Predicate::Lt, ops.iota({b, count}, 1), 2), first, none);
+  for (int64_t i = 1; i < positions; ++i) {
+    Value skipped = ops.select(skips, later(sums, 2, logOfNothing), none);
+    Value next = ops.add(logOfSum(ops, {sums, later(sums, 1, logOfNothing), skipped}), at(i));
+    if (lengths.defined())
+      next = ops.select(
+          ops.broadcast(ops.compare(Predicate::Gt, valueOf(lengths), static_cast<double>(i)), {b, count}, {0}), next,
+          sums);
+    sums = next;
+  }
+  return sums;
+}
+
+Loss ctcLoss(Tensor logProbabilities, Tensor labels, CtcOptions o, Where where) {
+  Ops ops("ctcLoss", where);
+  checkCtc(logProbabilities, labels, o, where);
+  Value given = valueOf(labels), states = ctcStates(ops, given, o.blank);
+  Value sums = ctcForward(ops, ops.single(valueOf(logProbabilities)), states, o.lengths);
+  // A sample ends in its last label or in the blank after it: state 2 n - 1 or 2 n for n labels.
+  Value number = ops.sum(ops.cast(ops.compare(Predicate::Ge, given, 0), DType::I32), {1});
+  const Shape shape = Ops::shape(sums);
+  Value end = ops.broadcast(ops.add(number, number), shape, {0}), place = ops.iota(shape, 1);
+  const auto ending = [&](Value state) {
+    Value hit = ops.compare(Predicate::Eq, place, state);
+    return ops.reduce(ReduceKind::Max, ops.select(hit, sums, ops.constantLike(sums, 2 * logOfNothing)), {1});
+  };
+  Value losses = ops.neg(logOfSum(ops, {ending(end), ending(ops.sub(end, ops.constantLike(end, 1)))}));
+  Value impossible = ops.compare(Predicate::Gt, losses, -logOfNothing / 2);
+  losses = ops.select(impossible, ops.constantLike(losses, o.zeroInfinity ? 0 : INFINITY), losses);
+  if (o.reduction == Reduction::Mean)
+    losses = ops.div(losses, ops.toF32(ops.max(number, ops.constantLike(number, 1))));
+  Value every = ops.constant(Ops::type(losses).clone(ops.trace.element(DType::I1)), 1);
+  return reducedBy(ops, o.reduction, summed(ops, every, losses));
+}
+
+Loss ctcLoss(Tensor logProbabilities, Tensor labels, Where where) {
+  return ctcLoss(logProbabilities, labels, CtcOptions{}, where);
+}
+
 // ---- weighted sum of losses ---------------------------------------------------------------------------------------
 
 /// Whether two values are computed alike from the same operands. (The weight of a cross-entropy depends on its labels

@@ -240,6 +240,16 @@ void addLosses(Functions &f) {
   const auto sides = [] { return constant({6}, {1, -1, 1, -1, 0, -1}); };
   f["cosineEmbeddingLoss"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.margin = -0.3})); };
   f["cosineEmbeddingLoss_sum"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.reduction = sum})); };
+  const auto words = [](std::vector<int32_t> labels) { return constant({3, 3}, labels); };
+  f["ctcLoss"] = [=](In i) { return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 3, 2, -1, 2, -1, -1}))); };
+  f["ctcLoss_options"] = [=](In i) {
+    const Tensor lengths = constant({3}, std::vector<int32_t>{6, 5, 3});
+    return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 0, 2, -1, -1, -1, -1}),
+                        {.blank = 3, .lengths = lengths, .reduction = sum}));
+  };
+  f["ctcLoss_impossible"] = [=](In i) {
+    return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 3, 2, -1, 2, -1, -1}), {.zeroInfinity = true}));
+  };
   f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
   f["tripletMarginLoss_options"] = [](In i) {
     return mean(tripletMarginLoss(i.x, i.y, i.z, {.margin = 0.5, .p = 3, .swap = true, .reduction = sum}));

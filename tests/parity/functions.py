@@ -264,6 +264,15 @@ def losses():
          lambda x, y: F.cosine_embedding_loss(x, y, sides, margin=-0.3))
     Case("cosineEmbeddingLoss_sum", {"x": [6, 3], "y": [6, 3]},
          lambda x, y: F.cosine_embedding_loss(x, y, sides, reduction="sum"))
+    def ctc(x, labels, numbers, lengths=None, **options):
+        lengths = lengths or [x.shape[1]] * len(labels)
+        return F.ctc_loss(x.log_softmax(-1).transpose(0, 1), torch.tensor(labels), lengths, numbers, **options)
+
+    words = [[1, 1, 2], [3, 2, 0], [2, 0, 0]]
+    Case("ctcLoss", {"x": [3, 6, 4]}, lambda x: ctc(x, words, [3, 2, 1]))
+    Case("ctcLoss_options", {"x": [3, 6, 4]},
+         lambda x: ctc(x, [[1, 1, 2], [0, 2, 0], [2, 0, 0]], [3, 2, 0], [6, 5, 3], blank=3, reduction="sum"))
+    Case("ctcLoss_impossible", {"x": [3, 3, 4]}, lambda x: ctc(x, words, [3, 2, 1], zero_infinity=True))
     three = {"x": [4, 5], "y": [4, 5], "z": [4, 5]}
     Case("tripletMarginLoss", three, lambda x, y, z: F.triplet_margin_loss(x, y, z))
     Case("tripletMarginLoss_options", three,

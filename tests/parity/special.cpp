@@ -231,6 +231,7 @@ void addLosses(Functions &f) {
   f["bceLoss"] = [](In i) { return mean(bceLoss(i.x, i.t)); };
   f["cosineEmbeddingLoss"] = [](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, constant({2}, {1, -1}))); };
   f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
+  f["ctcLoss"] = [](In i) { return mean(ctcLoss(logSoftmax(i.x), constant({1, 2}, std::vector<int32_t>{1, 2}))); };
   f["weightedSum"] = [](In i) {
     return mean(weightedSum({{crossEntropy(i.x, i.labels), 1}, {crossEntropy(i.x, i.labels), 0.5}}));
   };

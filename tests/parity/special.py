@@ -267,6 +267,7 @@ def losses():
     sides = torch.tensor([1.0, -1.0])
     over("cosineEmbeddingLoss", lambda x, y: F.cosine_embedding_loss(x, y, sides), [2, 3], y=[2, 3])
     over("tripletMarginLoss", lambda x, y, z: F.triplet_margin_loss(x, y, z), [2, 3], y=[2, 3], z=[2, 3])
+    over("ctcLoss", lambda x: F.ctc_loss(x.log_softmax(-1).transpose(0, 1), torch.tensor([[1, 2]]), [3], [2]), [1, 3, 3])
     over("weightedSum", lambda x, labels: F.cross_entropy(x, labels) + 0.5 * F.cross_entropy(x, labels), [3, 4], ints=labels)
 
 

@@ -255,6 +255,23 @@ std::vector<LossKind> makeLosses() {
                  return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});
                },
                false});
+  k.push_back(
+      {"ctcLoss", 0.7, false,
+       "[](Tensor p, Tensor t) {\n"
+       "    Tensor x = reshape(p, {p.size(0), -1}), y = select(reshape(t, {p.size(0), -1}), 1, 0);\n"
+       "    x = slice(x, 1, 0, std::min<int64_t>(x.size(1), 5));\n"
+       "    y = where(cleave::isnan(y), 0, y);\n"
+       "    Tensor labels = stack({where(y > 0, 1, 2 + 0 * y), where(y > 0.3, 1, -1 + 0 * y)}, 1);\n"
+       "    return ctcLoss(logSoftmax(stack({x, -x, 0.5 * x}, 2)), cast(labels, DType::I32), {.zeroInfinity = true});\n"
+       "  }",
+       [](Tensor p, Tensor t) {
+         Tensor x = reshape(p, {p.size(0), -1}), y = select(reshape(t, {p.size(0), -1}), 1, 0);
+         x = slice(x, 1, 0, std::min<int64_t>(x.size(1), 5));
+         y = where(cleave::isnan(y), 0, y);
+         Tensor labels = stack({where(y > 0, 1, 2 + 0 * y), where(y > 0.3, 1, -1 + 0 * y)}, 1);
+         return ctcLoss(logSoftmax(stack({x, -x, 0.5 * x}, 2)), cast(labels, DType::I32), {.zeroInfinity = true});
+       },
+       false});
   return k;
 }
 

@@ -327,6 +327,17 @@ TEST_CASE("rules of losses name themselves") {
         [=](Tensor x) {
           return lossOf(crossEntropy(scores(x), scores(x), {.classWeights = {1, 2}}));
         }},
+       {"ctcLoss C1", [=](Tensor x) { return lossOf(ctcLoss(x, labels())); }},
+       {"ctcLoss C2",
+        [](Tensor x) {
+          return lossOf(ctcLoss(flatten(x, 1, 2), full({4, 2}, 1)));
+        }},
+       {"ctcLoss C3",
+        [=](Tensor x) { return lossOf(ctcLoss(flatten(x, 1, 2), unsqueeze(labels(), 1), {.blank = 28})); }},
+       {"ctcLoss C4",
+        [=](Tensor x) { return lossOf(ctcLoss(flatten(x, 1, 2), unsqueeze(labels(), 1), {.lengths = arange(3)})); }},
+       {"ctcLoss C5",
+        [=](Tensor x) { return lossOf(ctcLoss(cast(flatten(x, 1, 2), DType::I32), unsqueeze(labels(), 1))); }},
        {"klDivLoss C2",
         [](Tensor x) { return lossOf(klDivLoss(x, x, {.batchMean = true, .reduction = Reduction::Sum})); }},
        {"klDivLoss C1", [=](Tensor x) { return lossOf(klDivLoss(x, scores(x))); }}});
