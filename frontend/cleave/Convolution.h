@@ -1,4 +1,4 @@
-// 1-D and transposed convolutions, adaptive pooling, and resizing of images.
+// 1-D and transposed convolutions, 1-D and adaptive pooling, and resizing of images.
 #pragma once
 #include "cleave/Functional.h"
 
@@ -10,6 +10,18 @@ struct Conv1dOptions {
 /// x [n, c, l], weight [o, c / groups, k], bias [o] -> [n, o, (l + 2 padding - dilation (k - 1) - 1) / stride + 1].
 /// C1: ranks are 3. C2 to C6 as conv2d.
 Tensor conv1d(Tensor x, Tensor weight, Tensor bias = {}, Conv1dOptions options = {}, Where where = Where::current());
+
+struct MaxPool1dOptions {
+  int64_t stride = 0, padding = 0, dilation = 1; ///< stride 0: the kernel's size
+  bool ceilMode = false;
+};
+struct AvgPool1dOptions {
+  int64_t stride = 0, padding = 0; ///< stride 0: the kernel's size
+  bool ceilMode = false, countIncludePad = true;
+};
+/// Maximum or mean of each window of x [n, c, l], as maxPool2d and avgPool2d. C1: the rank is 3. C2 to C4 as maxPool2d.
+Tensor maxPool1d(Tensor x, int64_t kernel, MaxPool1dOptions options = {}, Where where = Where::current());
+Tensor avgPool1d(Tensor x, int64_t kernel, AvgPool1dOptions options = {}, Where where = Where::current());
 
 struct ConvTransposeOptions {
   Pair stride = 1, padding = 0, outputPadding = 0, dilation = 1;

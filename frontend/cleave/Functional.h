@@ -77,22 +77,35 @@ struct RotaryOptions {
 /// least 2. C2: d is even. C3: the base is positive, the start not negative. C4: x has a float type.
 Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where::current());
 
+/// Cosine of the angle between a and b along `dim`: sum(a b) / (max(|a|, eps) max(|b|, eps)). C1: element types agree.
+/// C2: shapes can be broadcast. C3: the dimension exists in the broadcast shape. C4: the type is a float type.
+Tensor cosineSimilarity(Tensor a, Tensor b, int64_t dim = 1, double eps = 1e-8, Where where = Where::current());
+
 /// Looks up rows of weight [rows, width]: ids [...] -> [..., width]. An id outside [0, rows) yields zeros. C1: the
 /// weight's rank is 2. C2: ids are i32.
 Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
 
 // ---- pooling ----------------------------------------------------------------------------------------------------
 
-struct PoolOptions {
+struct MaxPoolOptions {
   Pair stride = 0; ///< 0: the kernel's size
   Pair padding = 0;
+  Pair dilation = 1;
+  bool ceilMode =
+      false; ///< the result's size is rounded up; a last window that starts outside image and padding is dropped
 };
-/// Maximum of each window of x [n, c, h, w] -> [n, c, H, W], H = (h + 2 padding - kernel) / stride + 1, W likewise;
-/// padding is never the maximum. C1: the rank is 4. C2: the output is not empty. C3: padding is smaller than the
-/// kernel. C4: kernel and stride are positive.
-Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
-/// Mean of each window, in which padding counts as zeros. Shapes and rules as maxPool2d.
-Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options = {}, Where where = Where::current());
+/// Maximum of each window of x [n, c, h, w] -> [n, c, H, W], H = (h + 2 padding - dilation (kernel - 1) - 1) / stride +
+/// 1, W likewise; padding is never the maximum. C1: the rank is 4. C2: the output is not empty. C3: padding is smaller
+/// than the kernel. C4: kernel, stride and dilation are positive.
+Tensor maxPool2d(Tensor x, Pair kernel, MaxPoolOptions options = {}, Where where = Where::current());
+struct AvgPoolOptions {
+  Pair stride = 0; ///< 0: the kernel's size
+  Pair padding = 0;
+  bool ceilMode = false;       ///< as in MaxPoolOptions; what a window has beyond the padding never counts
+  bool countIncludePad = true; ///< padding counts as zeros; otherwise the mean is over the elements of the image
+};
+/// Mean of each window. Shapes and rules as maxPool2d: C1 to C4.
+Tensor avgPool2d(Tensor x, Pair kernel, AvgPoolOptions options = {}, Where where = Where::current());
 /// Mean of each image: [n, c, h, w] -> [n, c]. C1: the rank is 4.
 Tensor globalAvgPool(Tensor x, Where where = Where::current());
 

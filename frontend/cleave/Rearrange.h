@@ -1,4 +1,4 @@
-// Further shape functions: repeating, splitting, padding, and einsum.
+// Further shape functions: repeating, splitting, padding, moving and adding slices, and einsum.
 #pragma once
 #include "cleave/Tensor.h"
 
@@ -26,6 +26,25 @@ std::vector<Tensor> chunk(Tensor x, int64_t count, int64_t dim = 0, Where where 
 /// Pads x with `value`. `amounts` are pairs (before, after), starting with the last dimension; negative amounts remove
 /// elements. C1: amounts are pairs, at most one per dimension. C2: no dimension becomes empty.
 Tensor pad(Tensor x, std::vector<int64_t> amounts, double value = 0, Where where = Where::current());
+/// What padding repeats: Reflect the elements next to the edge, without the edge; Replicate the edge; Circular the
+/// opposite end.
+enum class PadMode : uint8_t { Reflect, Replicate, Circular };
+/// Pads x with its own elements. C1: amounts are pairs, at most one per dimension. C2: amounts are not negative,
+/// smaller than the dimension for Reflect, and at most the dimension for Circular.
+Tensor pad(Tensor x, std::vector<int64_t> amounts, PadMode mode, Where where = Where::current());
+/// Moves elements along dims[i] by shifts[i] places towards the end; those that leave it enter at the start. C1: dims
+/// lie in [0, rank) and differ. C2: there is one shift per dimension.
+Tensor roll(Tensor x, std::vector<int64_t> shifts, std::vector<int64_t> dims, Where where = Where::current());
+/// Slices index[0], index[1], ... of dimension `dim`; 0 for an index outside x. C1: the dimension exists. C2: the index
+/// is a vector of i32.
+Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
+/// Adds source[.., j, ..] to x[.., index[.., j, ..], ..] along `dim`, the inverse of gather; an index outside x adds
+/// nothing. C1: ranks agree, and the index has the source's shape. C2: the dimension exists. C3: other sizes agree. C4:
+/// the index is i32. C5: x and source have one float type.
+Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where = Where::current());
+/// Adds slice j of the source to slice index[j] of x along `dim`. C1: ranks agree, and the index is a vector with one
+/// element for each slice of the source. C2 to C5 as scatterAdd.
+Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where = Where::current());
 /// Reverses the order of the elements along `dims`. C1: dims lie in [0, rank) and differ.
 Tensor flip(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
 

@@ -28,6 +28,13 @@ Tensor prod(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::cu
 /// elements are numbers, not i1.
 Tensor cumsum(Tensor x, int64_t dim, Where where = Where::current());
 
+/// Element i along `dim` is the product of elements 0 to i, computed as cumsum. The gradient is correct even if factors
+/// are 0. C2: elements are numbers, not i1.
+Tensor cumprod(Tensor x, int64_t dim, Where where = Where::current());
+/// i1: whether any or every element is true: not 0 (NaN is not 0).
+Tensor any(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+Tensor all(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
+
 /// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. argmax treats NaN as +infinity,
 /// argmin as -infinity.
 Tensor argmax(Tensor x, Where where = Where::current());
@@ -39,6 +46,10 @@ Tensor argmin(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::
 struct Sorted {
   Tensor values, indices;
 };
+/// The maximum or minimum along `dim` and its index: the first NaN if there is one, otherwise the first of equal
+/// elements, which alone receives the gradient.
+Sorted maxWithIndices(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
+Sorted minWithIndices(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 /// Stable sort along `dim`, which treats NaN as +infinity. It compares all pairs: n^2 comparisons for n elements, in
 /// one kernel without temporary memory.
 Sorted sort(Tensor x, int64_t dim = -1, bool descending = false, Where where = Where::current());

@@ -57,7 +57,9 @@ struct Trainer::Impl {
 
 GraphModule Trainer::Impl::trace(const Job &job) {
   const int64_t microbatches = job.strategy.microbatches;
-  GraphModule graph = traceModel(model, job.config, job.batch / microbatches, job.evalBatch / microbatches);
+  TrainConfig config = job.config;
+  config.batch = job.batch;
+  GraphModule graph = traceModel(model, config, job.batch / microbatches, job.evalBatch / microbatches);
   if (!std::exchange(warned, true) && launchedRank() == 0)
     for (const std::string &warning : warningsOf(graph))
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);

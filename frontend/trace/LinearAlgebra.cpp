@@ -1,4 +1,4 @@
-// Matrix products, convolution, pooling, embedding.
+// Matrix products, convolution, cosines, embedding.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
 
@@ -142,48 +142,28 @@ Tensor conv2d(Tensor x, Tensor weight, Tensor bias, ConvOptions o, Where where) 
   return tensorOf(ops.add(valueOf(y), ops.along(valueOf(bias), y.shape(), 1)));
 }
 
-// ---- pooling ------------------------------------------------------------------------------------------------------
+// ---- cosine of an angle -------------------------------------------------------------------------------------------
 
-template <class Op> static Tensor pool(const char *name, Tensor x, Pair kernel, PoolOptions o, Where where) {
+/// max(norm, eps); as in PyTorch, the gradient is that of the norm also below eps.
+static mlir::Value atLeast(Ops &ops, mlir::Value norm, double eps) {
+  mlir::Value lift = ops.detach(ops.shift(ops.neg(norm), eps));
+  return ops.select(ops.compare(Predicate::Lt, norm, eps), ops.add(norm, lift), norm);
+}
+
+Tensor cosineSimilarity(Tensor a, Tensor b, int64_t dim, double eps, Where where) {
+  constexpr const char *name = "cosineSimilarity";
   Ops ops(name, where);
-  const Facts facts = {fact(x, "input")};
-  if (x.rank() != 4)
-    failRule(name, 1, fmt::format("the rank must be 4, found {}", x.rank()), facts, where);
-  if (o.stride.h == 0 && o.stride.w == 0)
-    o.stride = kernel;
-  if (kernel.h < 1 || kernel.w < 1 || o.stride.h < 1 || o.stride.w < 1)
-    failRule(name, 4,
-             fmt::format("kernel {}x{} and stride {}x{} must be positive", kernel.h, kernel.w, o.stride.h, o.stride.w),
-             facts, where);
-  if (o.padding.h < 0 || o.padding.w < 0 || o.padding.h >= kernel.h || o.padding.w >= kernel.w)
-    failRule(name, 3,
-             fmt::format("padding {}x{} must be smaller than the kernel {}x{}", o.padding.h, o.padding.w, kernel.h,
-                         kernel.w),
-             facts, where);
-  if (positions(x.size(2), kernel.h, o.stride.h, o.padding.h, 1) < 1 ||
-      positions(x.size(3), kernel.w, o.stride.w, o.padding.w, 1) < 1)
-    failRule(name, 2,
-             fmt::format("the image {}x{} is smaller than the kernel {}x{}", x.size(2), x.size(3), kernel.h, kernel.w),
-             facts, where);
-  const int64_t size[] = {kernel.h, kernel.w}, stride[] = {o.stride.h, o.stride.w},
-                padding[] = {o.padding.h, o.padding.w, o.padding.h, o.padding.w};
-  auto op = ops.op<Op>(valueOf(x), llvm::ArrayRef<int64_t>(size), llvm::ArrayRef<int64_t>(stride),
-                       llvm::ArrayRef<int64_t>(padding));
-  return tensorOf(op.getResult());
-}
-
-Tensor maxPool2d(Tensor x, Pair kernel, PoolOptions options, Where where) {
-  return pool<MaxPool2dOp>("maxPool2d", x, kernel, options, where);
-}
-Tensor avgPool2d(Tensor x, Pair kernel, PoolOptions options, Where where) {
-  return pool<AvgPool2dOp>("avgPool2d", x, kernel, options, where);
-}
-
-Tensor globalAvgPool(Tensor x, Where where) {
-  Trace::current("globalAvgPool", where);
-  if (x.rank() != 4)
-    failRule("globalAvgPool", 1, fmt::format("the rank must be 4, found {}", x.rank()), {fact(x, "input")}, where);
-  return mean(x, {2, 3}, false, where);
+  checkFloat(name, 4, a, where);
+  auto [x, y] = bothSides(name, Operand(a, where), Operand(b, where), where);
+  const Shape shape = Ops::shape(x);
+  dim = normalDim(name, 3, tensorOf(x), dim, where);
+  x = ops.single(x), y = ops.single(y);
+  const auto unit = [&](mlir::Value v) {
+    mlir::Value norm = atLeast(ops, ops.safeSqrt(ops.sum(ops.mul(v, v), {dim})), eps);
+    return ops.div(v, ops.broadcastBack(norm, shape, {dim}));
+  };
+  mlir::Value left = unit(x), right = unit(y);
+  return tensorOf(ops.activation(ops.sum(ops.mul(left, right), {dim})));
 }
 
 // ---- embedding ----------------------------------------------------------------------------------------------------

@@ -52,6 +52,33 @@ Tensor argmin(Tensor x, int64_t dim, bool keepDim, Where where) {
 }
 Tensor argmin(Tensor x, Where where) { return extreme("argmin", flat("argmin", x, where), 0, false, false, where); }
 
+/// The maximum of a row with NaN is NaN, which equals nothing; there, the elements that are NaN are candidates.
+static Sorted extremeWithIndices(const char *name, ReduceKind kind, Tensor x, int64_t dim, bool keepDim, Where where) {
+  Ops ops(name, where);
+  dim = normalDim(name, 1, x, dim, where);
+  Shape shape = x.shape();
+  Value v = isFloat(x) ? ops.detach(valueOf(x)) : valueOf(x);
+  Value best = ops.reduce(kind, v, {dim});
+  Value hit = ops.compare(Predicate::Eq, v, ops.broadcastBack(best, shape, {dim}));
+  if (isFloat(x))
+    hit = ops.max(hit, ops.compare(Predicate::Ne, v, v));
+  Value places = ops.iota(shape, dim);
+  Value candidates = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[dim] - 1)));
+  Value place = ops.kept(ops.reduce(ReduceKind::Min, candidates, {dim}), shape, {dim}, true);
+  Value value = ops.gather(valueOf(x), dim, place);
+  shape.erase(shape.begin() + dim);
+  if (keepDim)
+    return {tensorOf(value), tensorOf(place)};
+  return {tensorOf(ops.reshape(value, shape)), tensorOf(ops.reshape(place, shape))};
+}
+
+Sorted maxWithIndices(Tensor x, int64_t dim, bool keepDim, Where where) {
+  return extremeWithIndices("maxWithIndices", ReduceKind::Max, x, dim, keepDim, where);
+}
+Sorted minWithIndices(Tensor x, int64_t dim, bool keepDim, Where where) {
+  return extremeWithIndices("minWithIndices", ReduceKind::Min, x, dim, keepDim, where);
+}
+
 /// Indices of the first `count` elements in stable order along the last dimension. An element's rank is the number of
 /// elements before it; index r of the result is the element with rank r.
 static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {

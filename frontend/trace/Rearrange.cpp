@@ -1,4 +1,5 @@
-// Repeating, splitting and padding, composed of reshape, broadcast, slice and concat.
+// Repeating, splitting, padding, and moving and adding slices, composed of reshape, broadcast, slice, concat and
+// gather.
 #include "cleave/Rearrange.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -131,13 +132,17 @@ std::vector<Tensor> chunk(Tensor x, int64_t count, int64_t dim, Where where) {
   return pieces("chunk", x, equalSizes(x.size(dim), (x.size(dim) + count - 1) / count), dim, where);
 }
 
-Tensor pad(Tensor x, std::vector<int64_t> amounts, double value, Where where) {
-  Ops ops("pad", where);
+static void checkPairs(Tensor x, const std::vector<int64_t> &amounts, Where where) {
   if (amounts.size() % 2 || static_cast<int64_t>(amounts.size()) > 2 * x.rank())
     failRule("pad", 1,
              fmt::format("found {} amounts for rank {}; expected one pair per dimension, starting with the last",
                          amounts.size(), x.rank()),
              {fact(x, "input")}, where);
+}
+
+Tensor pad(Tensor x, std::vector<int64_t> amounts, double value, Where where) {
+  Ops ops("pad", where);
+  checkPairs(x, amounts, where);
   Value v = valueOf(x);
   std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
   for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
@@ -172,6 +177,115 @@ Tensor flip(Tensor x, std::vector<int64_t> dims, Where where) {
     v = ops.gather(v, dim, ops.sub(ops.constantLike(place, static_cast<double>(x.size(dim) - 1)), place));
   }
   return tensorOf(v);
+}
+
+// ---- elements of the input at computed places -----------------------------------------------------------------------
+
+/// The elements of a dimension of size `size` that a padded dimension has at the places -before, 1 - before, ...
+static Value paddedFrom(Ops &ops, Value place, PadMode mode, int64_t size) {
+  const auto number = [&](int64_t n) { return ops.constantLike(place, static_cast<double>(n)); };
+  Value zero = number(0), last = number(size - 1);
+  if (mode == PadMode::Replicate)
+    return ops.min(ops.max(place, zero), last);
+  if (mode == PadMode::Reflect) {
+    Value start = ops.max(place, ops.sub(zero, place));
+    return ops.min(start, ops.sub(number(2 * (size - 1)), start));
+  }
+  Value below = ops.select(ops.compare(Predicate::Lt, place, 0), ops.add(place, number(size)), place);
+  return ops.select(ops.compare(Predicate::Gt, below, last), ops.sub(below, number(size)), below);
+}
+
+Tensor pad(Tensor x, std::vector<int64_t> amounts, PadMode mode, Where where) {
+  Ops ops("pad", where);
+  checkPairs(x, amounts, where);
+  Value v = valueOf(x);
+  for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
+    const int64_t dim = x.rank() - 1 - static_cast<int64_t>(i / 2), size = x.size(dim), before = amounts[i],
+                  after = amounts[i + 1];
+    const int64_t most = mode == PadMode::Reflect ? size - 1 : mode == PadMode::Circular ? size : INT64_MAX;
+    if (std::min(before, after) < 0 || std::max(before, after) > most)
+      failRule("pad", 2,
+               fmt::format("dimension {} of size {} cannot be padded by {} and {} with its own elements", dim, size,
+                           before, after),
+               {fact(x, "input")}, where);
+    if (before + after == 0)
+      continue;
+    Shape shape = Ops::shape(v);
+    shape[dim] += before + after;
+    Value place = ops.iota(shape, dim);
+    place = ops.sub(place, ops.constantLike(place, static_cast<double>(before)));
+    v = ops.gather(v, dim, paddedFrom(ops, place, mode, size));
+  }
+  return tensorOf(v);
+}
+
+Tensor roll(Tensor x, std::vector<int64_t> shifts, std::vector<int64_t> dims, Where where) {
+  Ops ops("roll", where);
+  if (shifts.size() != dims.size())
+    failRule("roll", 2, fmt::format("found {} shifts for {} dimensions", shifts.size(), dims.size()),
+             {fact(x, "input")}, where);
+  if (dims.empty())
+    return x;
+  reducedDims("roll", x, dims, where);
+  Value v = valueOf(x);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t dim = normalDim("roll", 1, x, dims[i], where), size = x.size(dim);
+    const int64_t kept = size - (shifts[i] % size + size) % size; // elements before those that enter at the start
+    if (kept != size)
+      v = ops.concat({ops.slice(v, dim, kept, size), ops.slice(v, dim, 0, kept)}, dim);
+  }
+  return tensorOf(v);
+}
+
+/// Repeats a vector of i32 along all dimensions of `shape` but `dim`, whose size it sets.
+static Value indexAlong(Ops &ops, Tensor index, Shape shape, int64_t dim) {
+  shape[dim] = index.size(0);
+  return ops.along(valueOf(index), shape, dim);
+}
+
+Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Where where) {
+  Ops ops("indexSelect", where);
+  dim = normalDim("indexSelect", 1, x, dim, where);
+  if (index.rank() != 1 || index.dtype() != DType::I32)
+    failRule("indexSelect", 2, "the index must be a vector of i32", {fact(x, "input"), fact(index, "index")}, where);
+  return tensorOf(ops.gather(valueOf(x), dim, indexAlong(ops, index, x.shape(), dim)));
+}
+
+static void checkAdded(const char *name, Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+  const Facts facts = {fact(x, "input"), fact(index, "index"), fact(source, "source")};
+  Shape a = x.shape(), b = source.shape();
+  a[dim] = b[dim];
+  if (a != b)
+    failRule(name, 3, fmt::format("input and source must agree in all dimensions except {}", dim), facts, where);
+  if (index.dtype() != DType::I32)
+    failRule(name, 4, "the index must be i32", facts, where);
+  if (x.dtype() != source.dtype() || !isFloat(x))
+    failRule(name, 5, "input and source must have one float type", facts, where);
+}
+
+static Tensor added(Ops &ops, Tensor x, int64_t dim, Value index, Tensor source) {
+  Value sums = ops.op<ScatterAddOp>(typeOf(x), valueOf(source), index, static_cast<uint64_t>(dim)).getResult();
+  return tensorOf(ops.add(valueOf(x), sums));
+}
+
+Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+  Ops ops("scatterAdd", where);
+  if (x.rank() != source.rank() || index.shape() != source.shape())
+    failRule("scatterAdd", 1, "the ranks must agree, and the index must have the source's shape",
+             {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
+  dim = normalDim("scatterAdd", 2, x, dim, where);
+  checkAdded("scatterAdd", x, dim, index, source, where);
+  return added(ops, x, dim, valueOf(index), source);
+}
+
+Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+  Ops ops("indexAdd", where);
+  dim = normalDim("indexAdd", 2, x, dim, where);
+  if (x.rank() != source.rank() || index.shape() != Shape{source.size(dim)})
+    failRule("indexAdd", 1, "the ranks must agree, and the index must be a vector with one element for each slice",
+             {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
+  checkAdded("indexAdd", x, dim, index, source, where);
+  return added(ops, x, dim, indexAlong(ops, index, source.shape(), dim), source);
 }
 
 } // namespace cleave

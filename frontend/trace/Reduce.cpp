@@ -140,4 +140,35 @@ Tensor cumsum(Tensor x, int64_t dim, Where where) {
   return tensorOf(ops.activation(sums));
 }
 
+/// As cumsum; the elements before the first are ones.
+Tensor cumprod(Tensor x, int64_t dim, Where where) {
+  Ops ops("cumprod", where);
+  dim = normalDim("cumprod", 1, x, dim, where);
+  if (x.dtype() == DType::I1)
+    failRule("cumprod", 2, "the elements must be numbers (cast them)", {fact(x, "input")}, where);
+  Value products = ops.single(valueOf(x));
+  for (int64_t step = 1; step < x.size(dim); step *= 2) {
+    Value earlier = ops.slice(products, dim, 0, x.size(dim) - step);
+    Value ones = ops.constantLike(ops.slice(products, dim, 0, step), 1);
+    products = ops.mul(products, ops.concat({ones, earlier}, dim));
+  }
+  return tensorOf(ops.activation(products));
+}
+
+static Tensor truth(const char *name, ReduceKind kind, Tensor x, const std::vector<int64_t> &given, bool keepDim,
+                    Where where) {
+  Ops ops(name, where);
+  const auto dims = reducedDims(name, x, given, where);
+  Value v = x.dtype() == DType::I1 ? valueOf(x) : ops.compare(Predicate::Ne, valueOf(x), 0);
+  Value found = ops.reduce(kind, ops.cast(v, DType::I32), dims);
+  return tensorOf(ops.compare(Predicate::Ne, ops.kept(found, x.shape(), dims, keepDim), 0));
+}
+
+Tensor any(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  return truth("any", ReduceKind::Max, x, dims, keepDim, where);
+}
+Tensor all(Tensor x, std::vector<int64_t> dims, bool keepDim, Where where) {
+  return truth("all", ReduceKind::Min, x, dims, keepDim, where);
+}
+
 } // namespace cleave

@@ -57,6 +57,7 @@ public:
   /// Location of the innermost module call that is in the user's program; without one, `root`.
   Where userSite() const;
   std::optional<int64_t> stage;
+  double batchShare = 1;  ///< the microbatch's part of the batch of training
   int perMicrobatch = 0;  ///< > 0: ops combine the samples of a microbatch on purpose
   Where root{};           ///< location of the TrainConfig
   bool inForward = false; ///< the model's forward is running: it makes no modules, parameters or buffers

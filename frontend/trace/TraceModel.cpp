@@ -197,6 +197,8 @@ void Builder::function(const char *name, Trace::Mode mode) {
 
   Trace trace(body, mode);
   trace.root = config.where;
+  if (config.batch > 0)
+    trace.batchShare = static_cast<double>(rows) / static_cast<double>(config.batch);
   TraceScope scope(trace);
   argAttrs.clear();
   std::vector<Tensor> inputs;

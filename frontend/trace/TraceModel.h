@@ -11,8 +11,8 @@ namespace cleave {
 std::vector<DataField> fieldsOf(const Data &data);
 
 /// Traces a model to an IR module whose functions take `rows` samples, one microbatch; @eval takes `evalRows` unless
-/// that is 0. `config.optimizer`, `clipNorm` and `groups` become attributes (listed in passes/pipeline/Pipeline.h).
-/// Mistakes in the model are user errors.
+/// that is 0. A batch of training has `config.batch` samples. `config.optimizer`, `clipNorm` and `groups` become
+/// attributes (listed in passes/pipeline/Pipeline.h). Mistakes in the model are user errors.
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows, int64_t evalRows = 0);
 
 /// Traces a prediction: @forward in evaluation mode, without loss and targets. Its results are f32, of kind "output",

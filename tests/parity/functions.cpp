@@ -112,6 +112,18 @@ void addReductions(Functions &f) {
   f["prod_with_zeros"] = [](In i) { return prod(i.x, -1, true); };
   f["cumsum"] = [](In i) { return cumsum(i.x, 1); };
   f["cumsum_first"] = [](In i) { return cumsum(i.x, 0); };
+  f["cumprod"] = [](In i) { return cumprod(i.x, 1); };
+  f["cumprod_with_zeros"] = [](In i) { return cumprod(i.x, 0); };
+  f["any"] = [](In i) { return number(any(i.x, {1})); };
+  f["any_of_mask"] = [](In i) { return number(any(i.x > 1, {0, 2}, true)); };
+  f["all"] = [](In i) { return number(all(i.x, {1})); };
+  f["all_of_all"] = [](In i) { return number(all(i.x > -3)); };
+  f["maxWithIndices"] = [](In i) {
+    const Sorted best = maxWithIndices(i.x, 1);
+    return best.values * (1 + number(best.indices));
+  };
+  f["minWithIndices"] = [](In i) { return minWithIndices(i.x, -1, true).values; };
+  f["maxWithIndices_ties"] = [](In i) { return maxWithIndices(i.x, 1).values; };
   f["argmax"] = [](In i) { return number(argmax(i.x, 1)); };
   f["argmax_all"] = [](In i) { return number(argmax(i.x)); };
   f["argmin"] = [](In i) { return number(argmin(i.x, 0, true)); };
@@ -133,6 +145,13 @@ void addRearrange(Functions &f) {
   f["chunk"] = [](In i) { return numbered(chunk(i.x, 3, -1), 1); };
   f["pad"] = [](In i) { return pad(i.x, {1, 2, 0, 1}); };
   f["pad_value"] = [](In i) { return pad(i.x, {2, -1, -1, 1}, 2.5); };
+  f["pad_reflect"] = [](In i) { return pad(i.x, {3, 1, 2, 2}, PadMode::Reflect); };
+  f["pad_replicate"] = [](In i) { return pad(i.x, {5, 0, 1, 2}, PadMode::Replicate); };
+  f["pad_circular"] = [](In i) { return pad(i.x, {4, 1, 0, 3}, PadMode::Circular); };
+  f["roll"] = [](In i) { return roll(i.x, {-1, 6, 1}, {0, -1, 1}); };
+  f["indexSelect"] = [](In i) { return indexSelect(i.x, 1, i.ids); };
+  f["scatterAdd"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
+  f["indexAdd"] = [](In i) { return indexAdd(i.x, 0, i.ids, i.y); };
   f["flip"] = [](In i) { return flip(i.x, {0, -1}); };
   f["einsum_batched"] = [](In i) { return einsum("bij,bjk->bik", {i.x, i.y}); };
   f["einsum_heads"] = [](In i) { return einsum("bqhd,bkhd->bhqk", {i.x, i.y}); };
@@ -155,6 +174,21 @@ void addPictures(Functions &f) {
     return convTranspose2d(
         i.x, i.w, {}, {.stride = {3, 2}, .padding = {0, 1}, .outputPadding = {2, 0}, .dilation = {2, 1}, .groups = 2});
   };
+  f["maxPool2d_ceil"] = [](In i) {
+    return maxPool2d(i.x, {2, 3}, {.stride = {2, 4}, .padding = {0, 1}, .ceilMode = true});
+  };
+  f["maxPool2d_dilated"] = [](In i) {
+    return maxPool2d(i.x, {2, 3}, {.stride = {1, 2}, .padding = 1, .dilation = {3, 2}, .ceilMode = true});
+  };
+  f["avgPool2d_ceil"] = [](In i) { return avgPool2d(i.x, 3, {.stride = 2, .padding = 1, .ceilMode = true}); };
+  f["avgPool2d_without_pad"] = [](In i) {
+    return avgPool2d(i.x, 3, {.stride = 2, .padding = 1, .countIncludePad = false});
+  };
+  f["avgPool2d_both"] = [](In i) {
+    return avgPool2d(i.x, {2, 3}, {.stride = {3, 2}, .padding = 1, .ceilMode = true, .countIncludePad = false});
+  };
+  f["maxPool1d"] = [](In i) { return maxPool1d(i.x, 3, {.stride = 2, .padding = 1, .dilation = 2, .ceilMode = true}); };
+  f["avgPool1d"] = [](In i) { return avgPool1d(i.x, 4, {.padding = 2, .ceilMode = true, .countIncludePad = false}); };
   for (Pair size : {Pair(6, 8), Pair(3, 2), Pair(5, 3), Pair(2, 7)}) {
     const std::string name = "_" + std::to_string(size.h) + "x" + std::to_string(size.w);
     f["nearest" + name] = [=](In i) { return interpolate(i.x, {.size = size}); };
@@ -184,6 +218,42 @@ void addLosses(Functions &f) {
   f["bceWithLogits_weighted"] = [](In i) { return mean(bceWithLogits(i.x, i.t, 2.5)); };
   f["klDivLoss"] = [](In i) { return mean(klDivLoss(i.x, constant({2, 3}, {0.5, 0.5, 0, 0.125, 0.25, 0.625}))); };
   f["klDivLoss_batch"] = [](In i) { return mean(klDivLoss(i.x, i.t, {.logTarget = true, .batchMean = true})); };
+  constexpr auto sum = Reduction::Sum;
+  const auto soft = [] { return constant({3, 4}, {0.5, 0.25, 0.25, 0, 0, 1, 0, 0, 0.1, 0.2, 0.3, 0.4}); };
+  f["crossEntropy_soft"] = [=](In i) { return mean(crossEntropy(i.x, soft())); };
+  f["crossEntropy_soft_options"] = [](In i) {
+    return mean(crossEntropy(i.x, i.t, {.labelSmoothing = 0.2, .classWeights = classWeights}));
+  };
+  f["crossEntropy_sum"] = [](In i) {
+    return mean(crossEntropy(i.x, i.labels, {.classWeights = classWeights, .ignoreIndex = 1, .reduction = sum}));
+  };
+  f["crossEntropy_soft_sum"] = [=](In i) { return mean(crossEntropy(i.x, soft(), {.reduction = sum})); };
+  f["nllLoss_sum"] = [](In i) { return mean(nllLoss(i.x, i.labels, {.reduction = sum})); };
+  f["mseLoss_sum"] = [](In i) { return mean(mseLoss(i.x, i.t, sum)); };
+  f["l1Loss_sum"] = [](In i) { return mean(l1Loss(i.x, i.t, sum)); };
+  f["huberLoss_sum"] = [](In i) { return mean(huberLoss(i.x, i.t, 0.7, sum)); };
+  f["bceWithLogits_sum"] = [](In i) { return mean(bceWithLogits(i.x, i.t, 1, sum)); };
+  f["klDivLoss_sum"] = [](In i) { return mean(klDivLoss(i.x, i.t, {.logTarget = true, .reduction = sum})); };
+  f["bceLoss"] = [](In i) { return mean(bceLoss(i.x, i.t)); };
+  f["bceLoss_sum"] = [](In i) { return mean(bceLoss(i.x, i.t, sum)); };
+  f["cosineSimilarity"] = [](In i) { return cosineSimilarity(i.x, i.y, -1); };
+  const auto sides = [] { return constant({6}, {1, -1, 1, -1, 0, -1}); };
+  f["cosineEmbeddingLoss"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.margin = -0.3})); };
+  f["cosineEmbeddingLoss_sum"] = [=](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, sides(), {.reduction = sum})); };
+  const auto words = [](std::vector<int32_t> labels) { return constant({3, 3}, labels); };
+  f["ctcLoss"] = [=](In i) { return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 3, 2, -1, 2, -1, -1}))); };
+  f["ctcLoss_options"] = [=](In i) {
+    const Tensor lengths = constant({3}, std::vector<int32_t>{6, 5, 3});
+    return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 0, 2, -1, -1, -1, -1}),
+                        {.blank = 3, .lengths = lengths, .reduction = sum}));
+  };
+  f["ctcLoss_impossible"] = [=](In i) {
+    return mean(ctcLoss(logSoftmax(i.x), words({1, 1, 2, 3, 2, -1, 2, -1, -1}), {.zeroInfinity = true}));
+  };
+  f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
+  f["tripletMarginLoss_options"] = [](In i) {
+    return mean(tripletMarginLoss(i.x, i.y, i.z, {.margin = 0.5, .p = 3, .swap = true, .reduction = sum}));
+  };
 }
 
 const Functions &functions() {
@@ -224,6 +294,11 @@ bool isSmooth(const std::string &name) {
                                             "ceil",
                                             "round",
                                             "remainder_signs",
+                                            "any",
+                                            "all",
+                                            "maxWithIndices_ties",
+                                            "bceLoss",
+                                            "bceLoss_sum",
                                             "argmax",
                                             "sort_stable",
                                             "sort_ties",

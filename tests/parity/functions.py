@@ -140,6 +140,17 @@ def reductions():
     Case("cumsum", {"x": [3, 7]}, lambda x: x.cumsum(1))
     Case("cumsum_first", {"x": [5, 2]}, lambda x: x.cumsum(0))
     ties = torch.tensor([[1.0, 3.0, 3.0, 2.0], [0.0, 0.0, 0.0, 0.0], [-1.0, INF, 2.0, INF], [1.0, NAN, 5.0, 2.0]])
+    Case("cumprod", {"x": [3, 7]}, lambda x: x.cumprod(1))
+    Case("cumprod_with_zeros", {"x": torch.tensor([[2.0, 0.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 3.0]])},
+         lambda x: x.cumprod(0))
+    mixed = torch.tensor([[1.0, 0.0, NAN], [0.0, 0.0, 0.0], [-1.0, 2.0, 5.0]])
+    Case("any", {"x": mixed}, lambda x: x.any(1))
+    Case("any_of_mask", {"x": [3, 4, 2]}, lambda x: (x > 1).any(dim=2, keepdim=True).any(dim=0, keepdim=True))
+    Case("all", {"x": mixed}, lambda x: x.all(1))
+    Case("all_of_all", {"x": [3, 4]}, lambda x: (x > -3).all())
+    Case("maxWithIndices", {"x": ([3, 4, 5], "spread")}, lambda x: x.max(1)[0] * (1 + x.max(1)[1]))
+    Case("minWithIndices", {"x": ([3, 5], "spread")}, lambda x: x.min(-1, keepdim=True)[0])
+    Case("maxWithIndices_ties", {"x": torch.tensor([[1.0, 3.0, 3.0], [0.0, 0.0, 0.0]])}, lambda x: x.max(1)[0])
     # PyTorch does not define which of several equal maxima argmax returns, so the expected result is written here.
     Case("argmax", {"x": ties}, lambda x: torch.tensor([1, 0, 1, 1]))
     Case("argmax_all", {"x": [3, 4]}, lambda x: x.argmax())
@@ -163,6 +174,13 @@ def rearrange():
     Case("chunk", {"x": [2, 7]}, lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.chunk(3, -1))], 1))
     Case("pad", {"x": [2, 3, 4]}, lambda x: F.pad(x, (1, 2, 0, 1)))
     Case("pad_value", {"x": [2, 3, 4]}, lambda x: F.pad(x, (2, -1, -1, 1), value=2.5))
+    Case("pad_reflect", {"x": [2, 3, 4]}, lambda x: F.pad(x, (3, 1, 2, 2), "reflect"))
+    Case("pad_replicate", {"x": [2, 3, 4]}, lambda x: F.pad(x, (5, 0, 1, 2), "replicate"))
+    Case("pad_circular", {"x": [2, 3, 4]}, lambda x: F.pad(x[None], (4, 1, 0, 3), "circular")[0])
+    Case("roll", {"x": [2, 3, 4]}, lambda x: x.roll((-1, 6, 1), (0, 2, 1)))
+    Case("indexSelect", {"x": [3, 4, 2]}, lambda x, ids: x.index_select(1, ids), ints={"ids": ([6], 0, 4)})
+    Case("scatterAdd", {"x": [3, 4], "y": [3, 6]}, lambda x, y, ids: x.scatter_add(1, ids, y), ints={"ids": ([3, 6], 0, 4)})
+    Case("indexAdd", {"x": [4, 3, 2], "y": [6, 3, 2]}, lambda x, y, ids: x.index_add(0, ids, y), ints={"ids": ([6], 0, 4)})
     Case("flip", {"x": [2, 3, 4]}, lambda x: x.flip(0, -1))
     Case("einsum_batched", {"x": [2, 3, 4], "y": [2, 4, 5]}, lambda x, y: torch.einsum("bij,bjk->bik", x, y))
     Case("einsum_heads", {"x": [2, 3, 2, 4], "y": [2, 5, 2, 4]}, lambda x, y: torch.einsum("bqhd,bkhd->bhqk", x, y))
@@ -183,6 +201,15 @@ def pictures():
          lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1))
     Case("convTranspose2d_groups", {"x": [2, 4, 3, 4], "w": [4, 3, 2, 3]},
          lambda x, w: F.conv_transpose2d(x, w, stride=(3, 2), padding=(0, 1), output_padding=(2, 0), dilation=(2, 1), groups=2))
+    image = {"x": ([2, 2, 7, 6], "spread")}
+    Case("maxPool2d_ceil", image, lambda x: F.max_pool2d(x, (2, 3), (2, 4), (0, 1), ceil_mode=True))
+    Case("maxPool2d_dilated", image,
+         lambda x: F.max_pool2d(x, (2, 3), (1, 2), (1, 1), dilation=(3, 2), ceil_mode=True))
+    Case("avgPool2d_ceil", image, lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True))
+    Case("avgPool2d_without_pad", image, lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
+    Case("avgPool2d_both", image, lambda x: F.avg_pool2d(x, (2, 3), (3, 2), 1, ceil_mode=True, count_include_pad=False))
+    Case("maxPool1d", {"x": ([2, 3, 9], "spread")}, lambda x: F.max_pool1d(x, 3, 2, 1, dilation=2, ceil_mode=True))
+    Case("avgPool1d", {"x": [2, 3, 9]}, lambda x: F.avg_pool1d(x, 4, padding=2, ceil_mode=True, count_include_pad=False))
     for size in [(6, 8), (3, 2), (5, 3), (2, 7)]:
         name = "x".join(map(str, size))
         Case(f"nearest_{name}", {"x": [2, 2, 3, 4]}, lambda x, size=size: F.interpolate(x, size=size))
@@ -214,6 +241,42 @@ def losses():
     zeros = torch.tensor([[0.5, 0.5, 0.0], [0.125, 0.25, 0.625]])
     Case("klDivLoss", {"x": [2, 3]}, lambda x: F.kl_div(x, zeros.double()))
     Case("klDivLoss_batch", {"x": [2, 3], "t": [2, 3]}, lambda x, t: F.kl_div(x, t, reduction="batchmean", log_target=True))
+    soft = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]], dtype=torch.double)
+    Case("crossEntropy_soft", {"x": [3, 4]}, lambda x: F.cross_entropy(x, soft))
+    Case("crossEntropy_soft_options", {"x": [3, 4], "t": ([3, 4], 0.0, 1.0)},
+         lambda x, t: F.cross_entropy(x, t, weights, label_smoothing=0.2))
+    Case("crossEntropy_sum", {"x": [6, 4]},
+         lambda x, labels: F.cross_entropy(x, labels, weights, ignore_index=1, reduction="sum"), labels)
+    Case("crossEntropy_soft_sum", {"x": [3, 4]}, lambda x: F.cross_entropy(x, soft, reduction="sum"))
+    Case("nllLoss_sum", {"x": [6, 4]}, lambda x, labels: F.nll_loss(x, labels, reduction="sum"), labels)
+    Case("mseLoss_sum", {"x": X, "t": X}, lambda x, t: F.mse_loss(x, t, reduction="sum"))
+    Case("l1Loss_sum", {"x": X, "t": X}, lambda x, t: F.l1_loss(x, t, reduction="sum"))
+    Case("huberLoss_sum", {"x": X, "t": X}, lambda x, t: F.huber_loss(x, t, delta=0.7, reduction="sum"))
+    Case("bceWithLogits_sum", {"x": X, "t": (X, 0.0, 1.0)},
+         lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="sum"))
+    Case("klDivLoss_sum", {"x": [2, 3], "t": [2, 3]}, lambda x, t: F.kl_div(x, t, reduction="sum", log_target=True))
+    unit = (X, 0.05, 0.95)
+    Case("bceLoss", {"x": unit, "t": (X, 0.0, 1.0)}, lambda x, t: F.binary_cross_entropy(x, t))
+    Case("bceLoss_sum", {"x": unit, "t": (X, 0.0, 1.0)}, lambda x, t: F.binary_cross_entropy(x, t, reduction="sum"))
+    Case("cosineSimilarity", {"x": [3, 5], "y": [2, 3, 5]}, lambda x, y: F.cosine_similarity(x, y, dim=-1))
+    sides = torch.tensor([1.0, -1.0, 1.0, -1.0, 0.0, -1.0], dtype=torch.double)
+    Case("cosineEmbeddingLoss", {"x": [6, 3], "y": [6, 3]},
+         lambda x, y: F.cosine_embedding_loss(x, y, sides, margin=-0.3))
+    Case("cosineEmbeddingLoss_sum", {"x": [6, 3], "y": [6, 3]},
+         lambda x, y: F.cosine_embedding_loss(x, y, sides, reduction="sum"))
+    def ctc(x, labels, numbers, lengths=None, **options):
+        lengths = lengths or [x.shape[1]] * len(labels)
+        return F.ctc_loss(x.log_softmax(-1).transpose(0, 1), torch.tensor(labels), lengths, numbers, **options)
+
+    words = [[1, 1, 2], [3, 2, 0], [2, 0, 0]]
+    Case("ctcLoss", {"x": [3, 6, 4]}, lambda x: ctc(x, words, [3, 2, 1]))
+    Case("ctcLoss_options", {"x": [3, 6, 4]},
+         lambda x: ctc(x, [[1, 1, 2], [0, 2, 0], [2, 0, 0]], [3, 2, 0], [6, 5, 3], blank=3, reduction="sum"))
+    Case("ctcLoss_impossible", {"x": [3, 3, 4]}, lambda x: ctc(x, words, [3, 2, 1], zero_infinity=True))
+    three = {"x": [4, 5], "y": [4, 5], "z": [4, 5]}
+    Case("tripletMarginLoss", three, lambda x, y, z: F.triplet_margin_loss(x, y, z))
+    Case("tripletMarginLoss_options", three,
+         lambda x, y, z: F.triplet_margin_loss(x, y, z, margin=0.5, p=3, swap=True, reduction="sum"))
 
 
 pointwise(), create(), reductions(), rearrange(), pictures(), losses()

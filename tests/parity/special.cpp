@@ -123,6 +123,12 @@ void addReductions(Functions &f) {
   f["logsumexp"] = [](In i) { return logsumexp(i.x, {1}); };
   f["prod"] = [](In i) { return prod(i.x, 1); };
   f["cumsum"] = [](In i) { return cumsum(i.x, 1); };
+  f["cumprod"] = [](In i) { return cumprod(i.x, 1); };
+  f["any"] = [](In i) { return number(any(i.x, {1})); };
+  f["all"] = [](In i) { return number(all(i.x, {1})); };
+  f["maxWithIndices"] = [](In i) { return maxWithIndices(i.x, 1).values; };
+  f["maxWithIndices:places"] = [](In i) { return number(maxWithIndices(i.x, 1).indices); };
+  f["minWithIndices"] = [](In i) { return minWithIndices(i.x, 1).values; };
   f["argmax"] = [](In i) { return number(argmax(i.x, 1)); };
   f["argmin"] = [](In i) { return number(argmin(i.x, 1)); };
   f["sort"] = [](In i) { return sort(i.x, 1).values; };
@@ -147,6 +153,12 @@ void addShapes(Functions &f) {
   f["expand"] = [](In i) { return expand(i.x, {2, 3}); };
   f["repeat"] = [](In i) { return repeat(i.x, {2, 2}); };
   f["pad"] = [](In i) { return pad(i.x, {1, 2}, 0.5); };
+  f["pad:reflect"] = [](In i) { return pad(i.x, {1, 2}, PadMode::Reflect); };
+  f["roll"] = [](In i) { return roll(i.x, {1}, {1}); };
+  f["indexSelect"] = [](In i) { return indexSelect(i.x, 1, i.ids); };
+  f["scatterAdd"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
+  f["scatterAdd:source"] = [](In i) { return scatterAdd(i.y, 1, i.ids, i.x); };
+  f["indexAdd"] = [](In i) { return indexAdd(i.y, 1, i.ids, i.x); };
   f["flip"] = [](In i) { return flip(i.x, {1}); };
   f["gather"] = [](In i) { return gather(i.x, 1, i.ids); };
 }
@@ -160,6 +172,7 @@ void addProducts(Functions &f) {
   f["einsum"] = [](In i) { return einsum("ij,jk->ki", {i.x, i.y}); };
   f["einsum:trace"] = [](In i) { return einsum("ii->i", {i.x}); };
   f["linear"] = [](In i) { return linear(i.x, i.w, i.b); };
+  f["cosineSimilarity"] = [](In i) { return cosineSimilarity(i.x, i.y); };
   f["embedding"] = [](In i) { return embedding(i.ids, i.x); };
   f["scaledDotProductAttention"] = attention({});
   f["scaledDotProductAttention:fewer queries"] = f["scaledDotProductAttention:more queries"] =
@@ -179,6 +192,12 @@ void addPictures(Functions &f) {
   f["maxPool2d"] = [](In i) { return maxPool2d(i.x, 2); };
   f["maxPool2d:overlapping"] = [](In i) { return maxPool2d(i.x, 3, {.stride = 1, .padding = 1}); };
   f["avgPool2d"] = [](In i) { return avgPool2d(i.x, 2); };
+  f["maxPool2d:dilated"] = [](In i) { return maxPool2d(i.x, 2, {.stride = 1, .dilation = 2}); };
+  f["avgPool2d:corrected"] = [](In i) {
+    return avgPool2d(i.x, 2, {.padding = 1, .ceilMode = true, .countIncludePad = false});
+  };
+  f["maxPool1d"] = [](In i) { return maxPool1d(i.x, 2, {.stride = 1, .ceilMode = true}); };
+  f["avgPool1d"] = [](In i) { return avgPool1d(i.x, 2, {.padding = 1}); };
   f["globalAvgPool"] = [](In i) { return globalAvgPool(i.x); };
   f["adaptiveAvgPool2d"] = [](In i) { return adaptiveAvgPool2d(i.x, {2, 3}); };
   f["adaptiveMaxPool2d"] = [](In i) { return adaptiveMaxPool2d(i.x, {2, 3}); };
@@ -208,6 +227,11 @@ void addLosses(Functions &f) {
   f["huberLoss"] = [](In i) { return mean(huberLoss(i.x, i.t)); };
   f["bceWithLogits"] = [](In i) { return mean(bceWithLogits(i.x, i.t)); };
   f["klDivLoss"] = [](In i) { return mean(klDivLoss(i.x, i.t)); };
+  f["crossEntropy:soft"] = [](In i) { return mean(crossEntropy(i.x, i.t)); };
+  f["bceLoss"] = [](In i) { return mean(bceLoss(i.x, i.t)); };
+  f["cosineEmbeddingLoss"] = [](In i) { return mean(cosineEmbeddingLoss(i.x, i.y, constant({2}, {1, -1}))); };
+  f["tripletMarginLoss"] = [](In i) { return mean(tripletMarginLoss(i.x, i.y, i.z)); };
+  f["ctcLoss"] = [](In i) { return mean(ctcLoss(logSoftmax(i.x), constant({1, 2}, std::vector<int32_t>{1, 2}))); };
   f["weightedSum"] = [](In i) {
     return mean(weightedSum({{crossEntropy(i.x, i.labels), 1}, {crossEntropy(i.x, i.labels), 0.5}}));
   };

@@ -147,6 +147,12 @@ def reductions():
     over("logsumexp", lambda x: x.logsumexp(1), [2, 4])
     over("prod", lambda x: x.prod(1), [2, 4])
     over("cumsum", lambda x: x.cumsum(1), [2, 4])
+    over("cumprod", lambda x: x.cumprod(1), [2, 4])
+    over("any", lambda x: x.any(1), [2, 4])
+    over("all", lambda x: x.all(1), [2, 4])
+    over("maxWithIndices", lambda x: x.max(1)[0], [2, 4])
+    over("maxWithIndices:places", lambda x: x.max(1)[1], [2, 4])
+    over("minWithIndices", lambda x: x.min(1)[0], [2, 4])
     over("argmax", lambda x: x.argmax(1), [2, 4])
     over("argmin", lambda x: x.argmin(1), [2, 4])
     over("sort", lambda x: x.sort(dim=1, stable=True)[0], [2, 4])
@@ -171,6 +177,12 @@ def shapes():
     moving("expand", lambda x: x.expand(2, 3), [2, 1])
     moving("repeat", lambda x: x.repeat(2, 2), [2, 3])
     moving("pad", lambda x: F.pad(x, (1, 2), value=0.5), [2, 3])
+    moving("pad:reflect", lambda x: F.pad(x, (1, 2), "reflect"), [2, 3])
+    moving("roll", lambda x: x.roll(1, 1), [2, 3])
+    moving("indexSelect", lambda x, ids: x.index_select(1, ids), [2, 3], ints={"ids": [2, 0, 2]})
+    over("scatterAdd", lambda x, y, ids: x.scatter_add(1, ids, y), [2, 3], y=[2, 2], ints={"ids": [[2, 0], [1, 1]]})
+    over("scatterAdd:source", lambda x, y, ids: y.scatter_add(1, ids, x), [2, 2], y=[2, 3], ints={"ids": [[2, 0], [1, 1]]})
+    over("indexAdd", lambda x, y, ids: y.index_add(1, ids, x), [2, 4], y=[2, 3], ints={"ids": [2, 0, 2, 0]})
     moving("flip", lambda x: x.flip(1), [2, 3])
     moving("gather", lambda x, ids: x.gather(1, ids), [2, 3], ints={"ids": [[2, 0], [1, 1]]})
 
@@ -180,6 +192,7 @@ def products():
     over("einsum", lambda x, y: torch.einsum("ij,jk->ki", x, y), [3, 4], y=[4, 2])
     over("einsum:trace", lambda x: torch.einsum("ii->i", x), [3, 3])
     over("linear", lambda x, w, b: F.linear(x, w, b), [3, 4], w=[2, 4], b=[2])
+    over("cosineSimilarity", lambda x, y: F.cosine_similarity(x, y), [2, 4], y=[2, 4])
     over("embedding", lambda x, ids: F.embedding(ids, x), [3, 4], ints={"ids": [2, 0, 2]})
     def attention(*values, **options):
         with sdpa_kernel(SDPBackend.MATH):  # PyTorch's fused kernel for CPUs gives 0 for a row of NaN
@@ -212,6 +225,11 @@ def pictures():
     over("maxPool2d", lambda x: F.max_pool2d(x, 2), [1, 1, 4, 4])
     over("maxPool2d:overlapping", lambda x: F.max_pool2d(x, 3, stride=1, padding=1), [1, 1, 3, 3])
     over("avgPool2d", lambda x: F.avg_pool2d(x, 2), [1, 1, 4, 4])
+    over("maxPool2d:dilated", lambda x: F.max_pool2d(x, 2, stride=1, dilation=2), [1, 1, 4, 4])
+    over("avgPool2d:corrected",
+         lambda x: F.avg_pool2d(x, 2, padding=1, ceil_mode=True, count_include_pad=False), [1, 1, 3, 4])
+    over("maxPool1d", lambda x: F.max_pool1d(x, 2, 1, ceil_mode=True), [1, 2, 4])
+    over("avgPool1d", lambda x: F.avg_pool1d(x, 2, padding=1), [1, 2, 4])
     over("globalAvgPool", lambda x: x.mean((2, 3)), [1, 2, 2, 2])
     over("adaptiveAvgPool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 3)), [1, 1, 3, 4])
     over("adaptiveMaxPool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), [1, 1, 3, 4])
@@ -241,6 +259,15 @@ def losses():
         CASES[-1].kinds["target 0"] = {"x": base(6), "t": [0.0] + b[1:]}
         if name == "mseLoss":
             CASES[-1].kinds["NaN target"] = {"x": base(6), "t": [NAN] + b[1:]}
+    over("crossEntropy:soft", lambda x, t: F.cross_entropy(x, t), [2, 3], t=[2, 3])
+    CASES[-1].others["t"] = b
+    low, high = [0.0, 1.0, 0.0, 1.0, 1e-40, 0.5], [0.0, 1.0, 1.0, 0.0, 0.25, 1.0]
+    Case("bceLoss", F.binary_cross_entropy, {"x": [2, 3], "t": [2, 3]},
+         {"bounds": {"x": low, "t": high}, "soft": {"x": low, "t": b}})
+    sides = torch.tensor([1.0, -1.0])
+    over("cosineEmbeddingLoss", lambda x, y: F.cosine_embedding_loss(x, y, sides), [2, 3], y=[2, 3])
+    over("tripletMarginLoss", lambda x, y, z: F.triplet_margin_loss(x, y, z), [2, 3], y=[2, 3], z=[2, 3])
+    over("ctcLoss", lambda x: F.ctc_loss(x.log_softmax(-1).transpose(0, 1), torch.tensor([[1, 2]]), [3], [2]), [1, 3, 3])
     over("weightedSum", lambda x, labels: F.cross_entropy(x, labels) + 0.5 * F.cross_entropy(x, labels), [3, 4], ints=labels)
 
 

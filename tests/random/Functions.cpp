@@ -174,6 +174,26 @@ bool drawSortedBy(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x, y}, {dimOf(d, x)}) >= 0;
 }
 
+bool drawCumprod(Drawing &d, const OpKind &self) {
+  const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.size(-1) <= 6; });
+  return x >= 0 && d.add(self.name, {x}, {-1}) >= 0;
+}
+
+/// Whether any or every element exceeds a threshold, as numbers.
+bool drawTruth(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const int found = d.add(self.name, {d.add("gtNumber", {x}, {}, {threshold(d)})}, {true, dimOf(d, x)});
+  return found >= 0 && d.add("mul", {x, d.add("castFloat", {found})}) >= 0;
+}
+
+/// The maximum or minimum along a dimension, or another value at its place.
+bool drawExtreme(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  return x >= 0 && d.add(self.name, {x}, {dimOf(d, x), d.chance.one(0.5)}) >= 0;
+}
+
 // ---- rearranging ----------------------------------------------------------------------------------------------------
 
 bool drawExpand(Drawing &d, const OpKind &self) {
@@ -276,6 +296,63 @@ bool drawPad(Drawing &d, const OpKind &self) {
   return d.add(self.name, {x}, amounts, {d.chance.one(0.7) ? 0.0 : 2.0}) >= 0;
 }
 
+/// Pads one or two dimensions by as much as every mode allows.
+bool drawPadMode(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const Shape shape = d.shape(x);
+  std::vector<int64_t> ints{d.chance.whole(0, 2)};
+  for (size_t dims = static_cast<size_t>(d.chance.whole(1, std::min<int64_t>(2, d.at(x).rank()))), i = 1; i <= dims; ++i) {
+    const int64_t most = std::min<int64_t>(2, shape[shape.size() - i] - 1);
+    ints.insert(ints.end(), {d.chance.whole(0, most), d.chance.whole(0, most)});
+  }
+  return d.add(self.name, {x}, ints) >= 0;
+}
+
+bool drawRoll(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  return x >= 0 && d.add(self.name, {x}, {d.chance.whole(-2, 5), cutDim(d, x)}) >= 0;
+}
+
+/// Places 0 to size - 1 (and rarely one outside) of a dimension of x, in any order, as constants.
+int drawPlaces(Drawing &d, int64_t size) {
+  std::vector<double> places;
+  for (int64_t i = d.chance.whole(1, 5); i > 0; --i)
+    places.push_back(static_cast<double>(d.chance.whole(0, d.chance.one(0.05) ? size : size - 1)));
+  return d.add("places", {}, {static_cast<int64_t>(places.size())}, places);
+}
+
+bool drawIndexSelect(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const int64_t dim = cutDim(d, x);
+  return d.add(self.name, {x, drawPlaces(d, d.shape(x)[static_cast<size_t>(dim)])}, {dim}) >= 0;
+}
+
+/// Adds slices of x, selected from it, back to it.
+bool drawIndexAdd(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const int64_t dim = cutDim(d, x), size = d.shape(x)[static_cast<size_t>(dim)];
+  const int index = drawPlaces(d, size), count = static_cast<int>(d.shape(index)[0]);
+  if (count > size)
+    return false;
+  return d.add(self.name, {x, index, d.add("slice", {x}, {dim, 0, count})}, {dim}) >= 0;
+}
+
+/// Adds one value to another at the order of its elements.
+bool drawScatterAdd(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const Shape shape = d.shape(x);
+  const int y = d.pick([&](Tensor t) { return t.shape() == shape; });
+  return d.add(self.name, {x, y}, {dimOf(d, x)}) >= 0;
+}
+
 bool drawFlip(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankAtLeast(1));
   if (x < 0)
@@ -360,6 +437,25 @@ bool drawInterpolate(Drawing &d, const OpKind &self) {
 bool drawAdaptive(Drawing &d, const OpKind &self) {
   const int x = d.pick(rankIs(4));
   return x >= 0 && d.add(self.name, {x}, {d.chance.whole(1, 4), d.chance.whole(1, 4)}) >= 0;
+}
+
+/// The angle between |x| + 0.5 and another value.
+bool drawCosine(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const Shape shape = d.shape(x);
+  const int y = d.pick([&](Tensor t) { return t.shape() == shape; });
+  const int away = d.add("addNumber", {d.add("abs", {y})}, {}, {0.5});
+  return d.add(self.name, {d.add("addNumber", {d.add("abs", {x})}, {}, {0.5}), away}, {dimOf(d, x)}) >= 0;
+}
+
+/// ints: kernel, stride, padding, dilation, ceilMode, countIncludePad.
+bool drawPoolOptions(Drawing &d, const OpKind &self) {
+  const bool lines = self.name.ends_with("1d");
+  const int x = d.pick([&](Tensor t) { return t.rank() == (lines ? 3 : 4) && t.size(-1) >= 2 && t.size(-2) >= (lines ? 1 : 2); });
+  return x >= 0 && d.add(self.name, {x}, {d.chance.whole(2, 3), d.chance.whole(1, 3), d.chance.whole(0, 1),
+                                          d.chance.whole(1, 2), d.chance.one(0.7), d.chance.one(0.4)}) >= 0;
 }
 
 // ---- recurrent states -----------------------------------------------------------------------------------------------
@@ -468,6 +564,13 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return logsumexp(c.in[0], tail(c), c.i(0)); }, drawReduce});
   op({"prod", 0.7, false, "prod($0, $i0, $i1)", [](const Call &c) { return prod(c.in[0], c.i(0), c.i(1)); }, drawProduct});
   op({"cumsum", 1.5, true, "cumsum($0, $i0)", [](const Call &c) { return cumsum(c.in[0], c.i(0)); }, drawAlong});
+  op({"cumprod", 0.7, false, "cumprod($0, $i0)", [](const Call &c) { return cumprod(c.in[0], c.i(0)); }, drawCumprod});
+  op({"any", 0.5, true, "any($0, $J, $i0)", [](const Call &c) { return any(c.in[0], tail(c), c.i(0)); }, drawTruth});
+  op({"all", 0.5, true, "all($0, $J, $i0)", [](const Call &c) { return all(c.in[0], tail(c), c.i(0)); }, drawTruth});
+  op({"maxWithIndices", 0.7, true, "maxWithIndices($0, $i0, $i1).values",
+      [](const Call &c) { return maxWithIndices(c.in[0], c.i(0), c.i(1)).values; }, drawExtreme});
+  op({"minWithIndices", 0.7, true, "cast(minWithIndices($0, $i0, $i1).indices, DType::F32)",
+      [](const Call &c) { return cast(minWithIndices(c.in[0], c.i(0), c.i(1)).indices, DType::F32); }, drawExtreme});
   op({"sort", 1, true, "sort($0, $i0, $i1).values",
       [](const Call &c) { return sort(c.in[0], c.i(0), c.i(1)).values; }, drawSort});
   op({"topk", 1, true, "topk($0, $i0, $i1, $i2).values",
@@ -490,6 +593,20 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return pieceOf(chunk(c.in[0], c.i(0), c.i(1)), c.i(2)); }, drawChunk});
   op({"fusedProduct", 1.5, true, "", nullptr, drawFusedProduct});
   op({"pad", 1.5, true, "pad($0, $I, $r0)", [](const Call &c) { return pad(c.in[0], c.node.ints, c.r(0)); }, drawPad});
+  op({"padMode", 1, true, "pad($0, $J, PadMode($i0))",
+      [](const Call &c) { return pad(c.in[0], tail(c), PadMode(c.i(0))); }, drawPadMode});
+  op({"roll", 1, true, "roll($0, {$i0}, {$i1})", [](const Call &c) { return roll(c.in[0], {c.i(0)}, {c.i(1)}); }, drawRoll});
+  op({"places", 0, true, "constant($I, std::vector<int32_t>$R)",
+      [](const Call &c) {
+        return constant(c.node.ints, std::vector<int32_t>(c.node.reals.begin(), c.node.reals.end()));
+      },
+      nullptr});
+  op({"indexSelect", 1, true, "indexSelect($0, $i0, $1)",
+      [](const Call &c) { return indexSelect(c.in[0], c.i(0), c.in[1]); }, drawIndexSelect});
+  op({"indexAdd", 0.7, true, "indexAdd($0, $i0, $1, $2)",
+      [](const Call &c) { return indexAdd(c.in[0], c.i(0), c.in[1], c.in[2]); }, drawIndexAdd});
+  op({"scatterAdd", 0.7, true, "scatterAdd($0, $i0, sort($1, $i0).indices, $1)",
+      [](const Call &c) { return scatterAdd(c.in[0], c.i(0), sort(c.in[1], c.i(0)).indices, c.in[1]); }, drawScatterAdd});
   op({"flip", 1, true, "flip($0, $I)", [](const Call &c) { return flip(c.in[0], c.node.ints); }, drawFlip});
   op({"einsum", 2.5, true, "einsum($w0, {$*})", [](const Call &c) { return einsum(c.node.words[0], c.in); }, drawEinsum});
   // Convolutions and image sizes.
@@ -523,6 +640,36 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return adaptiveAvgPool2d(c.in[0], {c.i(0), c.i(1)}); }, drawAdaptive});
   op({"adaptiveMaxPool2d", 0.7, false, "adaptiveMaxPool2d($0, {$i0, $i1})",
       [](const Call &c) { return adaptiveMaxPool2d(c.in[0], {c.i(0), c.i(1)}); }, drawAdaptive});
+  op({"maxPoolOptions", 0.7, true,
+      "maxPool2d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
+      [](const Call &c) {
+        return maxPool2d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
+      },
+      drawPoolOptions});
+  op({"avgPoolOptions", 0.7, false,
+      "avgPool2d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
+      [](const Call &c) {
+        return avgPool2d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
+      },
+      drawPoolOptions});
+  op({"maxPool1d", 0.5, true,
+      "maxPool1d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
+      [](const Call &c) {
+        return maxPool1d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
+      },
+      drawPoolOptions});
+  op({"avgPool1d", 0.5, false,
+      "avgPool1d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
+      [](const Call &c) {
+        return avgPool1d(c.in[0], c.i(0),
+                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
+      },
+      drawPoolOptions});
+  op({"cosineSimilarity", 0.7, false, "cosineSimilarity($0, $1, $i0)",
+      [](const Call &c) { return cosineSimilarity(c.in[0], c.in[1], c.i(0)); }, drawCosine});
   // Recurrent states.
   op({"lstmH", 0, false, "$m($0).state.h", [](const Call &c) { return lstm(c)(c.in[0]).state.h; }, nullptr});
   op({"lstmC", 0, false, "$m($0).state.c", [](const Call &c) { return lstm(c)(c.in[0]).state.c; }, nullptr});

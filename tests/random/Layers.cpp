@@ -221,6 +221,57 @@ std::vector<LossKind> makeLosses() {
                [](Tensor p, Tensor t) { return bceWithLogits(p, abs(t), 1.5); }, false});
   k.push_back({"klDivLoss", 0.7, false, "[](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }",
                [](Tensor p, Tensor t) { return klDivLoss(logSoftmax(p), softmax(t)); }, false});
+  k.push_back({"l1Sum", 0.7, false, "[](Tensor p, Tensor t) { return l1Loss(p, t, Reduction::Sum); }",
+               [](Tensor p, Tensor t) { return l1Loss(p, t, Reduction::Sum); }, false});
+  k.push_back(
+      {"crossEntropySum", 0.7, false,
+       "[](Tensor p, Tensor t) {\n"
+       "    return crossEntropy(p, t, {.labelSmoothing = 0.1, .reduction = Reduction::Sum});\n"
+       "  }",
+       [](Tensor p, Tensor t) { return crossEntropy(p, t, {.labelSmoothing = 0.1, .reduction = Reduction::Sum}); },
+       true});
+  k.push_back({"softCrossEntropy", 0.7, false,
+               "[](Tensor p, Tensor t) { return crossEntropy(p, softmax(t), {.labelSmoothing = 0.1}); }",
+               [](Tensor p, Tensor t) { return crossEntropy(p, softmax(t), {.labelSmoothing = 0.1}); }, false});
+  k.push_back({"bceLoss", 0.7, false, "[](Tensor p, Tensor t) { return bceLoss(sigmoid(p), sigmoid(t)); }",
+               [](Tensor p, Tensor t) { return bceLoss(sigmoid(p), sigmoid(t)); }, false});
+  k.push_back({"cosineEmbedding", 0.7, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    Tensor a = 0.5 + reshape(p, {p.size(0), -1}), b = reshape(t, {p.size(0), -1});\n"
+               "    return cosineEmbeddingLoss(a, b, where(select(b, 1, 0) > 0.1, 1, -1 + 0 * sum(b, {1})));\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 Tensor a = 0.5 + reshape(p, {p.size(0), -1}), b = reshape(t, {p.size(0), -1});
+                 return cosineEmbeddingLoss(a, b, where(select(b, 1, 0) > 0.1, 1, -1 + 0 * sum(b, {1})));
+               },
+               false});
+  k.push_back({"triplet", 0.7, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});\n"
+               "    return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});
+                 return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});
+               },
+               false});
+  k.push_back(
+      {"ctcLoss", 0.7, false,
+       "[](Tensor p, Tensor t) {\n"
+       "    Tensor x = reshape(p, {p.size(0), -1}), y = select(reshape(t, {p.size(0), -1}), 1, 0);\n"
+       "    x = slice(x, 1, 0, std::min<int64_t>(x.size(1), 5));\n"
+       "    y = where(cleave::isnan(y), 0, y);\n"
+       "    Tensor labels = stack({where(y > 0, 1, 2 + 0 * y), where(y > 0.3, 1, -1 + 0 * y)}, 1);\n"
+       "    return ctcLoss(logSoftmax(stack({x, -x, 0.5 * x}, 2)), cast(labels, DType::I32), {.zeroInfinity = true});\n"
+       "  }",
+       [](Tensor p, Tensor t) {
+         Tensor x = reshape(p, {p.size(0), -1}), y = select(reshape(t, {p.size(0), -1}), 1, 0);
+         x = slice(x, 1, 0, std::min<int64_t>(x.size(1), 5));
+         y = where(cleave::isnan(y), 0, y);
+         Tensor labels = stack({where(y > 0, 1, 2 + 0 * y), where(y > 0.3, 1, -1 + 0 * y)}, 1);
+         return ctcLoss(logSoftmax(stack({x, -x, 0.5 * x}, 2)), cast(labels, DType::I32), {.zeroInfinity = true});
+       },
+       false});
   return k;
 }
 

@@ -43,6 +43,9 @@ struct OrderModel : Module {
         concat({prod(1 + 0.3 * h, 1, true), var(h, {1}, {.keepDim = true}), stddev(h, {-1}, {.keepDim = true}),
                 norm(h, 2, {1}, true), norm(h, 3, {1}, true), logsumexp(h, {1}, true)},
                1);
+    some += cumprod(slice(h, 1, 0, 6), 1) + 0.1 * cumprod(slice(h, 1, 2, 8), 0);
+    some += maxWithIndices(h, 1, true).values * slice(minWithIndices(h, 0).values, 0, 0, 6);
+    some += 0.1 * cast(any(h > 0.5, {1}, true), DType::F32) - 0.1 * cast(all(h > -2, {0, 1}, true), DType::F32);
     Tensor across = var(h, {0}) + norm(h, 1, {0}) + logsumexp(h, {0}); // over the batch
     return out(concat(
         {functionMark(sort(h, 1).values) * across, topk(h, 3).values, topk(h, 5, 1, false).values, sums, some}, 1));
@@ -63,6 +66,11 @@ struct RearrangeModel : Module {
     Tensor mixed = einsum("bij,ijk->bik", {functionMark(grid + stacked + padded), weight}); // [b, 3, 2]
     Tensor scores = einsum("bik,bjk->bij", {mixed, mixed});                                 // [b, 3, 3]
     Tensor tiled = repeat(slice(mixed, 1, 0, 1), {1, 3, 2}) + expand(select(weight, 2, 0), {b, 3, 4});
+    Tensor ids = constant({4}, std::vector<int32_t>{2, 0, 1, 2});
+    grid = indexAdd(grid, 1, ids, roll(indexSelect(grid, 1, ids), {1}, {2}));
+    tiled += scatterAdd(grid, 2, expand(arange(4), {b, 3, 4}), slice(pad(grid, {1, 2}, PadMode::Reflect), 2, 0, 4));
+    Tensor around = pad(grid, {2, 0, 0, 1}, PadMode::Circular) * pad(grid, {0, 2, 1, 0}, PadMode::Replicate);
+    tiled += slice(slice(around, 1, 1, 4), 2, 1, 5); // [b, 3, 4]
     auto pieces = split(h, {4, 6, 2}, 1);
     Tensor wide = expand(unsqueeze(pieces[2], 1), {-1, 3, 2});
     return out(functionMark(concat({flatten(mixed + wide, 1), flatten(scores, 1), flatten(tiled, 1)}, 1)));
@@ -83,8 +91,11 @@ struct PictureModel : Module {
     y = adaptiveAvgPool2d(y, {4, 5}) + adaptiveMaxPool2d(y, {4, 5});
     y = functionMark(interpolate(y, {.size = {6, 7}, .mode = Interpolation::Bilinear})); // [b, 4, 6, 7]
     y += interpolate(x, {.size = {6, 7}}) + pad(interpolate(x, {.scale = 2}), {0, -1, -1, -1});
+    y += pad(maxPool2d(y, 2, {.stride = 3, .dilation = 2, .ceilMode = true}), {0, 4, 0, 4});
+    y += pad(avgPool2d(y, 2, {.padding = 1, .ceilMode = true, .countIncludePad = false}), {0, 3, 0, 2});
     Tensor z = functionMark(line(reshape(adaptiveAvgPool2d(y, {2, 7}), {y.size(0), 4, 14}))); // [b, 6, 7]
-    return out(flatten(z, 1));
+    z += pad(maxPool1d(z, 3, {.stride = 2}) + avgPool1d(z, 3, {.stride = 2}), {0, 4});
+    return out(flatten(z * unsqueeze(cosineSimilarity(z, z * z), 1), 1));
   }
 };
 
@@ -101,7 +112,9 @@ inline Loss everyLoss(Tensor logits, Tensor labels) {
   Loss all = crossEntropy(logits, labels, {.labelSmoothing = 0.1, .classWeights = {1, 2, 0, 0.5f, 1}});
   for (const Loss &loss :
        {crossEntropy(logits, labels, {.ignoreIndex = 2}), nllLoss(logs, labels), l1Loss(logits, target),
-        huberLoss(logits, target, 0.4), bceWithLogits(logits, target, 1.5), klDivLoss(logs, target)}) {
+        huberLoss(logits, target, 0.4), bceWithLogits(logits, target, 1.5), klDivLoss(logs, target),
+        crossEntropy(logits, target, {.labelSmoothing = 0.1}), bceLoss(sigmoid(logits), target),
+        cosineEmbeddingLoss(logits, hot, 2 * select(target, 1, 0) - 1)}) {
     all.sum += loss.sum;
     all.weight += loss.weight;
   }

@@ -131,6 +131,15 @@ TEST_CASE("rules of reductions name themselves") {
                  {"prod C1", [](Tensor x) { return prod(x, 4); }},
                  {"cumsum C1", [](Tensor x) { return cumsum(x, -5); }},
                  {"cumsum C2", [](Tensor x) { return cumsum(x > 0, 1); }},
+                 {"cumprod C1", [](Tensor x) { return cumprod(x, -5); }},
+                 {"cumprod C2", [](Tensor x) { return cumprod(x > 0, 1); }},
+                 {"any C1",
+                  [](Tensor x) {
+                    return any(x, {1, 1});
+                  }},
+                 {"all C1", [](Tensor x) { return all(x, {4}); }},
+                 {"maxWithIndices C1", [](Tensor x) { return maxWithIndices(x, 4).values; }},
+                 {"minWithIndices C1", [](Tensor x) { return minWithIndices(x, -5).values; }},
                  {"argmax C1", [](Tensor x) { return argmax(x, 7); }},
                  {"argmin C1", [](Tensor x) { return argmin(x, -7); }},
                  {"sort C1", [](Tensor x) { return sort(x, 4).values; }},
@@ -139,47 +148,78 @@ TEST_CASE("rules of reductions name themselves") {
 }
 
 TEST_CASE("rules of shapes name themselves") {
-  checkMistakes({{"expand C1", [](Tensor x) { return expand(x, {28}); }},
-                 {"expand C2",
-                  [](Tensor x) {
-                    return expand(x, {4, 3, 14, 28});
-                  }},
-                 {"repeat C1", [](Tensor x) { return repeat(x, {2}); }},
-                 {"repeat C2",
-                  [](Tensor x) {
-                    return repeat(x, {1, 1, 0, 1});
-                  }},
-                 {"stack C1", [](Tensor) { return stack({}); }},
-                 {"stack C2", [](Tensor x) { return stack({x}, 6); }},
-                 {"stack C3",
-                  [](Tensor x) {
-                    return stack({x, flatten(x)});
-                  }},
-                 {"split C1", [](Tensor x) { return split(x, 2, 4)[0]; }},
-                 {"split C2", [](Tensor x) { return split(x, int64_t{0}, 1)[0]; }},
-                 {"split C2",
-                  [](Tensor x) {
-                    return split(x, {20, 9}, 2)[0];
-                  }},
-                 {"chunk C2", [](Tensor x) { return chunk(x, 0, 2)[0]; }},
-                 {"pad C1", [](Tensor x) { return pad(x, {1}); }},
-                 {"pad C2",
-                  [](Tensor x) {
-                    return pad(x, {-14, -14});
-                  }},
-                 {"flip C1",
-                  [](Tensor x) {
-                    return flip(x, {2, 2});
-                  }},
-                 {"einsum C1", [](Tensor x) { return einsum("abcd->a1", {x}); }},
-                 {"einsum C1", [](Tensor x) { return einsum("abcd->aa", {x}); }},
-                 {"einsum C1", [](Tensor x) { return einsum("abcd->e", {x}); }},
-                 {"einsum C2", [](Tensor x) { return einsum("abc->a", {x}); }},
-                 {"einsum C2", [](Tensor x) { return einsum("abcd,abcd->a", {x}); }},
-                 {"einsum C3", [](Tensor x) { return einsum("aacd->cd", {x}); }},
-                 {"einsum C4", [](Tensor x) {
-                    return einsum("abcd,d", {x, arange(28)});
-                  }}});
+  checkMistakes(
+      {{"expand C1", [](Tensor x) { return expand(x, {28}); }},
+       {"expand C2",
+        [](Tensor x) {
+          return expand(x, {4, 3, 14, 28});
+        }},
+       {"repeat C1", [](Tensor x) { return repeat(x, {2}); }},
+       {"repeat C2",
+        [](Tensor x) {
+          return repeat(x, {1, 1, 0, 1});
+        }},
+       {"stack C1", [](Tensor) { return stack({}); }},
+       {"stack C2", [](Tensor x) { return stack({x}, 6); }},
+       {"stack C3",
+        [](Tensor x) {
+          return stack({x, flatten(x)});
+        }},
+       {"split C1", [](Tensor x) { return split(x, 2, 4)[0]; }},
+       {"split C2", [](Tensor x) { return split(x, int64_t{0}, 1)[0]; }},
+       {"split C2",
+        [](Tensor x) {
+          return split(x, {20, 9}, 2)[0];
+        }},
+       {"chunk C2", [](Tensor x) { return chunk(x, 0, 2)[0]; }},
+       {"pad C1", [](Tensor x) { return pad(x, {1}); }},
+       {"pad C2",
+        [](Tensor x) {
+          return pad(x, {-14, -14});
+        }},
+       {"pad C1", [](Tensor x) { return pad(x, {1}, PadMode::Reflect); }},
+       {"pad C2",
+        [](Tensor x) {
+          return pad(x, {28, 0}, PadMode::Reflect);
+        }},
+       {"pad C2",
+        [](Tensor x) {
+          return pad(x, {0, 29}, PadMode::Circular);
+        }},
+       {"pad C2",
+        [](Tensor x) {
+          return pad(x, {-1, 0}, PadMode::Replicate);
+        }},
+       {"roll C1",
+        [](Tensor x) {
+          return roll(x, {1, 1}, {2, -2});
+        }},
+       {"roll C2", [](Tensor x) { return roll(x, {1}, {}); }},
+       {"indexSelect C1", [](Tensor x) { return indexSelect(x, 4, arange(3)); }},
+       {"indexSelect C2", [](Tensor x) { return indexSelect(x, 2, full({3}, 1)); }},
+       {"scatterAdd C1", [](Tensor x) { return scatterAdd(x, 2, arange(28), x); }},
+       {"scatterAdd C2", [](Tensor x) { return scatterAdd(x, 4, cast(x, DType::I32), x); }},
+       {"scatterAdd C3", [](Tensor x) { return scatterAdd(slice(x, 3, 0, 2), 2, cast(x, DType::I32), x); }},
+       {"scatterAdd C4", [](Tensor x) { return scatterAdd(x, 2, x, x); }},
+       {"scatterAdd C5", [](Tensor x) { return scatterAdd(cast(x, DType::BF16), 2, cast(x, DType::I32), x); }},
+       {"indexAdd C1", [](Tensor x) { return indexAdd(x, 2, arange(3), x); }},
+       {"indexAdd C2", [](Tensor x) { return indexAdd(x, 4, arange(3), x); }},
+       {"indexAdd C3", [](Tensor x) { return indexAdd(slice(x, 3, 0, 2), 2, arange(28), x); }},
+       {"indexAdd C4", [](Tensor x) { return indexAdd(x, 2, full({28}, 1), x); }},
+       {"indexAdd C5", [](Tensor x) { return indexAdd(cast(x, DType::I32), 2, arange(28), x); }},
+       {"flip C1",
+        [](Tensor x) {
+          return flip(x, {2, 2});
+        }},
+       {"einsum C1", [](Tensor x) { return einsum("abcd->a1", {x}); }},
+       {"einsum C1", [](Tensor x) { return einsum("abcd->aa", {x}); }},
+       {"einsum C1", [](Tensor x) { return einsum("abcd->e", {x}); }},
+       {"einsum C2", [](Tensor x) { return einsum("abc->a", {x}); }},
+       {"einsum C2", [](Tensor x) { return einsum("abcd,abcd->a", {x}); }},
+       {"einsum C3", [](Tensor x) { return einsum("aacd->cd", {x}); }},
+       {"einsum C4", [](Tensor x) {
+          return einsum("abcd,d", {x, arange(28)});
+        }}});
 }
 
 TEST_CASE("rules of convolutions and sizes of pictures name themselves") {
@@ -208,6 +248,18 @@ TEST_CASE("rules of convolutions and sizes of pictures name themselves") {
                   [=](Tensor x) {
                     return conv1d(flatten(x, 1, 2), weight({3, 28, 3}), weight({2}));
                   }},
+                 {"maxPool1d C1", [](Tensor x) { return maxPool1d(x, 2); }},
+                 {"maxPool1d C2", [](Tensor x) { return maxPool1d(flatten(x, 1, 2), 15, {.dilation = 2}); }},
+                 {"maxPool1d C4", [](Tensor x) { return maxPool1d(flatten(x, 1, 2), 2, {.dilation = 0}); }},
+                 {"maxPool2d C4",
+                  [](Tensor x) {
+                    return maxPool2d(x, 2, {.dilation = {1, 0}});
+                  }},
+                 {"avgPool1d C3", [](Tensor x) { return avgPool1d(flatten(x, 1, 2), 2, {.padding = 2}); }},
+                 {"cosineSimilarity C2", [](Tensor x) { return cosineSimilarity(x, full({3}, 1)); }},
+                 {"cosineSimilarity C1", [](Tensor x) { return cosineSimilarity(x, arange(28)); }},
+                 {"cosineSimilarity C3", [](Tensor x) { return cosineSimilarity(x, x, 4); }},
+                 {"cosineSimilarity C4", [](Tensor) { return cosineSimilarity(arange(3), arange(3), 0); }},
                  {"convTranspose2d C1",
                   [=](Tensor x) {
                     return convTranspose2d(x, weight({1, 3, 3}));
@@ -266,6 +318,28 @@ TEST_CASE("rules of losses name themselves") {
        {"l1Loss C1", [=](Tensor x) { return lossOf(l1Loss(x, scores(x))); }},
        {"huberLoss C2", [](Tensor x) { return lossOf(huberLoss(x, x, 0.0)); }},
        {"bceWithLogits C2", [](Tensor x) { return lossOf(bceWithLogits(x, x, -1.0)); }},
+       {"bceLoss C1", [=](Tensor x) { return lossOf(bceLoss(x, scores(x))); }},
+       {"cosineEmbeddingLoss C1", [=](Tensor x) { return lossOf(cosineEmbeddingLoss(x, scores(x), x)); }},
+       {"cosineEmbeddingLoss C2", [](Tensor x) { return lossOf(cosineEmbeddingLoss(x, x, x)); }},
+       {"tripletMarginLoss C1", [=](Tensor x) { return lossOf(tripletMarginLoss(x, x, scores(x))); }},
+       {"tripletMarginLoss C2", [](Tensor x) { return lossOf(tripletMarginLoss(x, x, x, {.p = NAN})); }},
+       {"crossEntropy C4",
+        [=](Tensor x) {
+          return lossOf(crossEntropy(scores(x), scores(x), {.classWeights = {1, 2}}));
+        }},
+       {"ctcLoss C1", [=](Tensor x) { return lossOf(ctcLoss(x, labels())); }},
+       {"ctcLoss C2",
+        [](Tensor x) {
+          return lossOf(ctcLoss(flatten(x, 1, 2), full({4, 2}, 1)));
+        }},
+       {"ctcLoss C3",
+        [=](Tensor x) { return lossOf(ctcLoss(flatten(x, 1, 2), unsqueeze(labels(), 1), {.blank = 28})); }},
+       {"ctcLoss C4",
+        [=](Tensor x) { return lossOf(ctcLoss(flatten(x, 1, 2), unsqueeze(labels(), 1), {.lengths = arange(3)})); }},
+       {"ctcLoss C5",
+        [=](Tensor x) { return lossOf(ctcLoss(cast(flatten(x, 1, 2), DType::I32), unsqueeze(labels(), 1))); }},
+       {"klDivLoss C2",
+        [](Tensor x) { return lossOf(klDivLoss(x, x, {.batchMean = true, .reduction = Reduction::Sum})); }},
        {"klDivLoss C1", [=](Tensor x) { return lossOf(klDivLoss(x, scores(x))); }}});
 }
 

@@ -102,6 +102,28 @@ TEST_CASE("training minimises the weighted sum of means, whatever each loss igno
   }
 }
 
+TEST_CASE("a sum over the batch does not depend on the split or the number of microbatches") {
+  const auto sums = [](Tensors p, Tensors t) {
+    return weightedSum(
+        {{crossEntropy(p[0], t[0], {.reduction = Reduction::Sum}), 0.1}, {mseLoss(p[1], t[1], Reduction::Sum), 0.05}});
+  };
+  const Run whole = run(sums, {});
+  for (const RunOptions &options :
+       {RunOptions{.microbatches = 4}, RunOptions{.mesh = "dp=2", .microbatches = 2}, RunOptions{.mesh = "tp=2"},
+        RunOptions{.mesh = "pp=2", .microbatches = 4}, RunOptions{.mesh = "dp=3", .zero = 2}}) {
+    INFO(options.mesh << " " << options.microbatches.value_or(1));
+    const Run split = run(sums, options);
+    REQUIRE(split.losses.size() == whole.losses.size());
+    for (size_t i = 0; i < split.losses.size(); ++i)
+      CHECK(split.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+    CHECK(split.evaluated.loss == Approx(whole.evaluated.loss).epsilon(1e-5));
+  }
+  // 10 samples in batches of 8: a sum over 8 samples on average.
+  const auto ones = [](Tensors p, Tensors) { return mseLoss(0 * p[1], full(p[1].shape(), 1), Reduction::Sum); };
+  CHECK(run(ones, {}).evaluated.loss == Approx(16));
+  CHECK(run(ones, {.microbatches = 4}).evaluated.loss == Approx(16));
+}
+
 TEST_CASE("plans of a loss with several terms equal the graph") {
   TwoHeads model;
   for (const char *mesh : {"dp=1", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"})
