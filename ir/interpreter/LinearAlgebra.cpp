@@ -11,6 +11,12 @@ using namespace mlir;
 
 namespace cleave::ir {
 
+/// The result of a product or convolution, rounded once.
+static std::vector<HostTensor> rounded(HostTensor tensor) {
+  tensor.round();
+  return one(std::move(tensor));
+}
+
 /// out[m, n] += a[m, k] * b[k, n], all row-major; sums run over k in order.
 static void multiply(const double *a, const double *b, double *out, int64_t m, int64_t k, int64_t n) {
   const bool noise = currentRounding().kind == Rounding::Kind::Noise;
@@ -55,7 +61,7 @@ static Kernel matmul(MatmulOp op) {
         bPart = shared ? sharedB.data() : (bTurned = transposed(bPart, n, k)).data();
       multiply(aPart, bPart, out.values.data() + batch * m * n, m, k, n);
     }
-    return one(std::move(out));
+    return rounded(std::move(out));
   };
 }
 
@@ -128,7 +134,7 @@ static Kernel conv2d(Conv2dOp op) {
       c.unfold([&](int64_t column, int64_t pixel) { columns[column] = in[0]->values[input + pixel]; });
       multiply(&in[1]->values[weight], columns.data(), &out.values[output], c.outputs, c.window(), c.windows());
     });
-    return one(std::move(out));
+    return rounded(std::move(out));
   };
 }
 
@@ -144,7 +150,7 @@ static Kernel conv2dInputGrad(Conv2dInputGradOp op) {
       multiply(turned.data(), &in[0]->values[output], columns.data(), c.window(), c.outputs, c.windows());
       c.unfold([&](int64_t column, int64_t pixel) { out.values[input + pixel] += columns[column]; });
     });
-    return one(std::move(out));
+    return rounded(std::move(out));
   };
 }
 
@@ -161,7 +167,7 @@ static Kernel conv2dWeightGrad(Conv2dWeightGradOp op) {
       });
       multiply(&in[0]->values[output], rows.data(), &out.values[weight], c.outputs, c.windows(), c.window());
     });
-    return one(std::move(out));
+    return rounded(std::move(out));
   };
 }
 
