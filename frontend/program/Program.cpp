@@ -58,6 +58,8 @@ void addCommands(CLI::App &app, CommandLine &line, const std::vector<std::pair<s
             "the IR file (default: standard output)", "FILE.mlir", false);
   for (const auto &[name, about] : own)
     add(name, about, commands::own);
+  for (CLI::App *command : app.get_subcommands({}))
+    refuseEmptyTexts(*command); // the model's options, which are added later, may be empty
 }
 
 } // namespace

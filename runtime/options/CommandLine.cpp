@@ -56,6 +56,12 @@ static std::vector<std::string> optionNames(const CLI::App &command) {
   return names;
 }
 
+void refuseEmptyTexts(CLI::App &command) {
+  for (CLI::Option *option : command.get_options())
+    if (option->get_expected_min() > 0) // not a flag
+      option->check([](const std::string &text) { return text.empty() ? "must not be empty" : std::string(); });
+}
+
 bool parseCommandLine(CLI::App &app, std::vector<std::string> args) {
   app.set_version_flag("--version", std::string("cleave ") + CLEAVE_VERSION);
   std::vector<std::string> commands;
@@ -71,9 +77,8 @@ bool parseCommandLine(CLI::App &app, std::vector<std::string> args) {
   const std::string who = chosen == &app ? app.get_name() : app.get_name() + " " + chosen->get_name();
   if (chosen != &app || commands.empty())
     checkOptionNames(args, optionNames(*chosen), who);
-  for (CLI::Option *option : chosen->get_options())
-    if (option->get_expected_min() > 0) // not a flag; an empty text would look like a missing option
-      option->check([](const std::string &text) { return text.empty() ? "must not be empty" : std::string(); });
+  if (commands.empty())
+    refuseEmptyTexts(app);
   std::reverse(args.begin(), args.end()); // CLI11 expects them reversed
   try {
     app.parse(args);

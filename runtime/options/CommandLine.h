@@ -14,8 +14,12 @@ void addOptions(CLI::App &app, const std::vector<Option> &options, unsigned comm
 /// Accepts whole numbers within the limits, both included.
 std::function<std::string(const std::string &)> wholeNumberCheck(int64_t least, int64_t most);
 
+/// Refuses empty values of the options so far: they would look like missing ones.
+void refuseEmptyTexts(CLI::App &command);
+
 /// Parses the command line `args`, without the program's name. Returns false if --help or --version was printed. Throws
-/// userError with the offending word, and the nearest one that is known.
+/// userError with the offending word, and the nearest one that is known. Empty values are refused if there are no
+/// subcommands.
 bool parseCommandLine(CLI::App &app, std::vector<std::string> args);
 
 } // namespace cleave
