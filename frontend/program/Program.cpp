@@ -35,31 +35,52 @@ struct CommandLine {
   std::string output; ///< -o
 };
 
-void addOutput(CLI::App &command, CommandLine &line, const std::string &help, const char *type, bool required) {
-  command.add_option("-o,--output", line.output, help)->type_name(type)->required(required);
+/// The commands of every program.
+struct EveryProgram {
+  const char *name, *about;
+  unsigned command;                              ///< of `commands`
+  const char *output = nullptr, *file = nullptr; ///< what -o is, and its type; null: there is no -o
+  bool outputRequired = true;
+};
+constexpr EveryProgram everyProgram[] = {
+    {"train", "trains the model", commands::train},
+    {"eval", "evaluates a checkpoint on the data's evaluation split", commands::eval},
+    {"predict", "writes the model's outputs for the data's evaluation split", commands::predict,
+     "the file, one row a sample", "FILE.npy"},
+    {"plan", "compiles the training step into a plan file", commands::planOnly, "the plan file", "FILE.plan"},
+    {"check", "compares the plan with the reference interpreter", commands::check},
+    {"graph", "writes the traced graph as IR", commands::graph, "the IR file (default: standard output)", "FILE.mlir",
+     false}};
+
+/// Adds these commands with their options. `line` must outlive `app`.
+void addCommands(CLI::App &app, CommandLine &line) {
+  app.require_subcommand(1, 1);
+  for (const EveryProgram &each : everyProgram) {
+    CLI::App &added = *app.add_subcommand(each.name, each.about);
+    addOptions(added, programOptions(), each.command, line.run);
+    if (each.output)
+      added.add_option("-o,--output", line.output, each.output)->type_name(each.file)->required(each.outputRequired);
+  }
 }
 
-/// Adds the commands of every program with their options, and those that the program adds. `line` must outlive `app`.
-void addCommands(CLI::App &app, CommandLine &line, const std::vector<std::pair<std::string, std::string>> &own) {
-  const auto add = [&](const std::string &name, const std::string &about, unsigned command) -> CLI::App & {
-    CLI::App &added = *app.add_subcommand(name, about);
-    addOptions(added, programOptions(), command, line.run);
-    return added;
-  };
-  app.require_subcommand(1, 1);
-  add("train", "trains the model", commands::train);
-  add("eval", "evaluates a checkpoint on the data's evaluation split", commands::eval);
-  addOutput(add("predict", "writes the model's outputs for the data's evaluation split", commands::predict), line,
-            "the file, one row a sample", "FILE.npy", true);
-  addOutput(add("plan", "compiles the training step into a plan file", commands::planOnly), line, "the plan file",
-            "FILE.plan", true);
-  add("check", "compares the plan with the reference interpreter", commands::check);
-  addOutput(add("graph", "writes the traced graph as IR", commands::graph), line,
-            "the IR file (default: standard output)", "FILE.mlir", false);
-  for (const auto &[name, about] : own)
-    add(name, about, commands::own);
-  for (CLI::App *command : app.get_subcommands({}))
-    refuseEmptyTexts(*command); // the model's options, which are added later, may be empty
+/// The options of the command `args`, without those of the model; nullopt if they are wrong, or if help is asked for.
+std::optional<RunOptions> optionsOf(const std::vector<std::string> &args) {
+  unsigned command = commands::own; // the program adds its commands later
+  for (const EveryProgram &each : everyProgram)
+    if (args[0] == each.name)
+      command = each.command;
+  CLI::App app;
+  app.allow_extras();
+  RunOptions run;
+  addOptions(app, programOptions(), command, run);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend() - 1));
+  } catch (const CLI::ParseError &) {
+    return std::nullopt;
+  } catch (const Error &) {
+    return std::nullopt;
+  }
+  return run;
 }
 
 } // namespace
@@ -105,22 +126,10 @@ std::optional<std::string> Program::Impl::find(const std::string &option) const 
 void Program::Impl::loadStored() {
   if (args.empty() || args[0].starts_with("-"))
     return;
-  CLI::App app;
-  CommandLine line;
-  addCommands(app, line, {});
-  const std::string command = args[0];
-  const auto known = app.get_subcommands([&](const CLI::App *each) { return each->get_name() == command; });
-  if (known.empty()) // the program adds its commands later
-    addOptions(*app.add_subcommand(command), programOptions(), commands::own, line.run);
-  app.get_subcommand(command)->allow_extras();
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
-  } catch (const CLI::ParseError &) {
+  const std::optional<RunOptions> given = optionsOf(args);
+  if (!given)
     return;
-  } catch (const Error &) {
-    return;
-  }
-  const RunOptions &run = line.run;
+  const RunOptions &run = *given;
   std::string options;
   if (!run.plan.empty()) {
     const auto file = PlanFile::load(run.plan);
@@ -129,7 +138,7 @@ void Program::Impl::loadStored() {
     storedIn = "the plan " + run.plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (!run.checkpoint.empty() &&
-             (command != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
+             (args[0] != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
     const CheckpointInfo info = readCheckpointInfo(run.checkpoint, run.atStep);
     if (info.model != name)
       return;
@@ -162,21 +171,18 @@ Program::~Program() = default;
 /// Describes why a value is invalid; empty if it is valid.
 template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
   using Kind = decltype(option.kind);
-  const auto integer = [&](std::string_view part) {
-    const std::optional<int64_t> value = parseNumber<int64_t>(part);
-    return value && *value >= option.least && *value <= option.most;
-  };
+  const auto integer = [&](const std::string &part) { return problemOfWhole(part, option.least, option.most); };
   const Kind kind = option.kind;
   if (!option.choices.empty())
     return std::find(option.choices.begin(), option.choices.end(), text) != option.choices.end()
                ? ""
                : fmt::format("must be one of {}{}", fmt::join(option.choices, ", "), suggestion(text, option.choices));
-  if (kind == Kind::Integer && !integer(text))
-    return "must be " + wholeNumber(option.least, option.most);
+  if (kind == Kind::Integer)
+    return integer(text);
   if (kind == Kind::Integers)
     for (size_t at = 0; at <= text.size();) {
       const size_t comma = std::min(text.find(',', at), text.size());
-      if (!integer(std::string_view(text).substr(at, comma - at)))
+      if (!integer(text.substr(at, comma - at)).empty())
         return fmt::format("must be numbers separated by commas, each {}", wholeNumber(option.least, option.most));
       at = comma + 1;
     }
@@ -341,10 +347,11 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
   const auto work = [&]() -> int {
     CLI::App app{fmt::format("{}: a model compiled by Cleave and trained on many devices", impl->name), impl->name};
     CommandLine line;
-    std::vector<std::pair<std::string, std::string>> own;
-    for (const Impl::Own &each : impl->commands)
-      own.emplace_back(each.name, each.about);
-    addCommands(app, line, own);
+    addCommands(app, line);
+    for (const Impl::Own &own : impl->commands)
+      addOptions(*app.add_subcommand(own.name, own.about), programOptions(), commands::own, line.run);
+    for (CLI::App *command : app.get_subcommands({}))
+      refuseEmptyTexts(*command); // the model's options, which are added now, may be empty
     std::vector<std::string> ignored(impl->declared.size());
     impl->addModelOptions(app, ignored);
     if (!parseCommandLine(app, impl->args))

@@ -136,7 +136,6 @@ Trainer::~Trainer() = default;
 
 void Trainer::train(const RunOptions &given) {
   RunOptions options = given;
-  checkOptions(programOptions(), options);
   checkTraining(options);
   checkFiles(impl->config.data, options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));

@@ -2,7 +2,6 @@
 #include "runtime/options/CommandLine.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
-#include "runtime/base/ParseNumber.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -38,10 +37,8 @@ void addOptions(CLI::App &app, const std::vector<Option> &options, unsigned comm
 
 std::function<std::string(const std::string &)> wholeNumberCheck(int64_t least, int64_t most) {
   return [=](const std::string &text) {
-    const std::optional<int64_t> value = parseNumber<int64_t>(text);
-    return value && *value >= least && *value <= most
-               ? std::string()
-               : fmt::format("must be {}, found {}", wholeNumber(least, most), text);
+    const std::string problem = problemOfWhole(text, least, most);
+    return problem.empty() ? problem : problem + ", found " + text;
   };
 }
 

@@ -41,13 +41,15 @@ std::string wholeNumber(int64_t least, int64_t most) {
   return text;
 }
 
-template <class T> static std::string problemOfWhole(const Limits &limits, const std::string &text) {
-  using Range = std::numeric_limits<int64_t>; // T may be unsigned: its numbers above are not limited
-  const int64_t least = limits.least > -0x1p63 ? static_cast<int64_t>(limits.least) : Range::min(),
-                most = limits.most < 0x1p63 ? static_cast<int64_t>(limits.most) : Range::max();
-  const std::optional<T> value = parseNumber<T>(text);
-  const bool fits = value && static_cast<double>(*value) >= limits.least && static_cast<double>(*value) <= limits.most;
-  return fits ? "" : "must be " + wholeNumber(std::is_unsigned_v<T> ? std::max<int64_t>(0, least) : least, most);
+std::string problemOfWhole(const std::string &text, int64_t least, int64_t most) {
+  const std::optional<int64_t> value = parseNumber<int64_t>(text);
+  return value && *value >= least && *value <= most ? "" : "must be " + wholeNumber(least, most);
+}
+
+/// A limit as a whole number; infinity is the type's.
+static int64_t wholeLimit(double limit) {
+  using Range = std::numeric_limits<int64_t>;
+  return limit <= -0x1p63 ? Range::min() : limit >= 0x1p63 ? Range::max() : static_cast<int64_t>(limit);
 }
 
 /// Plans hold numbers in 32 bits.
@@ -63,9 +65,9 @@ std::string problemOf(const Option &option, const std::string &text) {
       [&](auto field) -> std::string {
         using T = std::decay_t<decltype(RunOptions().*field)>;
         if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
-          return problemOfWhole<int64_t>(option.limits, text);
+          return problemOfWhole(text, wholeLimit(option.limits.least), wholeLimit(option.limits.most));
         else if constexpr (std::is_same_v<T, std::optional<uint64_t>>)
-          return problemOfWhole<uint64_t>(option.limits, text);
+          return parseNumber<uint64_t>(text) ? "" : "must be " + wholeNumber(0, std::numeric_limits<int64_t>::max());
         else if constexpr (std::is_same_v<T, std::optional<double>>)
           return problemOfNumber(option.limits, text);
         else

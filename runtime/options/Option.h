@@ -48,8 +48,8 @@ struct Option {
 
   const char *name; ///< "--batch"
   Field field;
-  const char *type; ///< of the value, in the help
-  std::vector<Use> uses;
+  const char *type = ""; ///< of the value, in the help; flags have none
+  std::vector<Use> uses = {};
   Limits limits = {};
   std::vector<std::string> words = {}; ///< the allowed values; empty: any
   Agree ranks = Agree::Nothing;
@@ -67,6 +67,8 @@ std::optional<std::string> valueOf(const Option &option, const RunOptions &run);
 
 /// "a whole number from 1 to 256": what a value must be.
 std::string wholeNumber(int64_t least, int64_t most);
+/// "must be a whole number from 1 to 256"; empty if `text` is one.
+std::string problemOfWhole(const std::string &text, int64_t least, int64_t most);
 /// Why `text` is no value of the option: "must be a whole number from 1 to 256"; empty if it is one.
 std::string problemOf(const Option &option, const std::string &text);
 /// Throws userError that names the first option with a value that is out of range or unknown.

@@ -32,8 +32,6 @@ static int run(int argc, char **argv) {
   if (evaluate && (options.steps || options.epochs))
     throw userError("--eval: evaluates the whole evaluation split; --steps and --epochs are only for training");
   checkOptions(sessionOptions(), options);
-  if (!evaluate)
-    checkTraining(options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   const auto values = [&] {
     ValuesToAgree values = valuesToAgree(sessionOptions(), options);

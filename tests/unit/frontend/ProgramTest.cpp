@@ -95,6 +95,8 @@ TEST_CASE("mistakes on the command line end with status 2") {
   CHECK(run({"graph", "--batch", "many"}) == 2);
   CHECK(run({"graph", "--batch", "99999999999999999999"}) == 2);
   CHECK(run({"graph", "--seed", "-1"}) == 2);
+  for (const char *command : {"", "a b", "a=b", "!graph", "graphs"})
+    CHECK(run({command}) == 2);
   CHECK(run({"graph", "-o", "/no/such/folder/file.mlir"}) == 2);
   CHECK(run({"train", "--plan", "/no/such.plan", "--data", "synthetic"}) == 2);
   CHECK(run({"eval", "--checkpoint", "/no/such/ck", "--data", "synthetic"}) == 2);
