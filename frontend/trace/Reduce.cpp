@@ -129,30 +129,32 @@ Tensor prod(Tensor x, Where where) {
   return prodAlong(tensorOf(ops.reshape(valueOf(x), {x.elements()})), 0, false, where);
 }
 
-Tensor cumsum(Tensor x, int64_t dim, Where where) {
-  Ops ops("cumsum", where);
-  dim = normalDim("cumsum", 1, x, dim, where);
+/// The elements up to each place, combined. `combine` takes all elements, those `step` places earlier (as many fewer),
+/// and `step`.
+static Tensor scan(const char *name, Tensor x, int64_t dim, Where where,
+                   llvm::function_ref<Value(Ops &ops, Value all, Value earlier, int64_t dim, int64_t step)> combine) {
+  Ops ops(name, where);
+  dim = normalDim(name, 1, x, dim, where);
   if (x.dtype() == DType::I1)
-    failRule("cumsum", 2, "the elements must be numbers (cast them)", {fact(x, "input")}, where);
-  Value sums = ops.single(valueOf(x));
+    failRule(name, 2, "the elements must be numbers (cast them)", {fact(x, "input")}, where);
+  Value all = ops.single(valueOf(x));
   for (int64_t step = 1; step < x.size(dim); step *= 2)
-    sums = ops.add(sums, ops.pad(ops.slice(sums, dim, 0, x.size(dim) - step), dim, step, 0));
-  return tensorOf(ops.activation(sums));
+    all = combine(ops, all, ops.slice(all, dim, 0, x.size(dim) - step), dim, step);
+  return tensorOf(ops.activation(all));
+}
+
+Tensor cumsum(Tensor x, int64_t dim, Where where) {
+  return scan("cumsum", x, dim, where, [](Ops &ops, Value all, Value earlier, int64_t dim, int64_t step) {
+    return ops.add(all, ops.pad(earlier, dim, step, 0));
+  });
 }
 
 /// As cumsum; the elements before the first are ones.
 Tensor cumprod(Tensor x, int64_t dim, Where where) {
-  Ops ops("cumprod", where);
-  dim = normalDim("cumprod", 1, x, dim, where);
-  if (x.dtype() == DType::I1)
-    failRule("cumprod", 2, "the elements must be numbers (cast them)", {fact(x, "input")}, where);
-  Value products = ops.single(valueOf(x));
-  for (int64_t step = 1; step < x.size(dim); step *= 2) {
-    Value earlier = ops.slice(products, dim, 0, x.size(dim) - step);
-    Value ones = ops.constantLike(ops.slice(products, dim, 0, step), 1);
-    products = ops.mul(products, ops.concat({ones, earlier}, dim));
-  }
-  return tensorOf(ops.activation(products));
+  return scan("cumprod", x, dim, where, [](Ops &ops, Value all, Value earlier, int64_t dim, int64_t step) {
+    Value ones = ops.constantLike(ops.slice(all, dim, 0, step), 1);
+    return ops.mul(all, ops.concat({ones, earlier}, dim));
+  });
 }
 
 static Tensor truth(const char *name, ReduceKind kind, Tensor x, const std::vector<int64_t> &given, bool keepDim,

@@ -167,8 +167,19 @@ private:
   unsigned threads;
 };
 
-Error unsupported(const char *kind, plan::DType dtype) {
-  return environmentError(fmt::format("plan: {} adds in f32, bf16 or f16, found {}", kind, dtypeName(dtype)));
+/// An op that adds in the step's type.
+template <template <typename> class Made, typename Step>
+std::unique_ptr<Op> makeAdding(const char *what, const Step &op, SlotScope &scope, unsigned threads) {
+  switch (op.dtype()) {
+  case plan::DType::F32:
+    return std::make_unique<Made<F32>>(op, scope, threads);
+  case plan::DType::BF16:
+    return std::make_unique<Made<Bf16>>(op, scope, threads);
+  case plan::DType::F16:
+    return std::make_unique<Made<F16>>(op, scope, threads);
+  default:
+    throw environmentError(fmt::format("plan: {} adds in f32, bf16 or f16, found {}", what, dtypeName(op.dtype())));
+  }
 }
 
 } // namespace
@@ -178,13 +189,7 @@ std::unique_ptr<Op> makeHostOp(const plan::Embedding &op, SlotScope &scope, unsi
 }
 
 std::unique_ptr<Op> makeHostOp(const plan::EmbeddingGrad &op, SlotScope &scope, unsigned threads) {
-  if (op.dtype() == plan::DType::F32)
-    return std::make_unique<EmbeddingGradOp<F32>>(op, scope, threads);
-  if (op.dtype() == plan::DType::BF16)
-    return std::make_unique<EmbeddingGradOp<Bf16>>(op, scope, threads);
-  if (op.dtype() == plan::DType::F16)
-    return std::make_unique<EmbeddingGradOp<F16>>(op, scope, threads);
-  throw unsupported("an embedding gradient", op.dtype());
+  return makeAdding<EmbeddingGradOp>("an embedding gradient", op, scope, threads);
 }
 
 std::unique_ptr<Op> makeHostOp(const plan::Gather &op, SlotScope &scope, unsigned threads) {
@@ -201,13 +206,7 @@ std::unique_ptr<Op> makeHostOp(const plan::Gather &op, SlotScope &scope, unsigne
 }
 
 std::unique_ptr<Op> makeHostOp(const plan::ScatterAdd &op, SlotScope &scope, unsigned threads) {
-  if (op.dtype() == plan::DType::F32)
-    return std::make_unique<ScatterAddOp<F32>>(op, scope, threads);
-  if (op.dtype() == plan::DType::BF16)
-    return std::make_unique<ScatterAddOp<Bf16>>(op, scope, threads);
-  if (op.dtype() == plan::DType::F16)
-    return std::make_unique<ScatterAddOp<F16>>(op, scope, threads);
-  throw unsupported("a scatter-add", op.dtype());
+  return makeAdding<ScatterAddOp>("a scatter-add", op, scope, threads);
 }
 
 } // namespace cleave

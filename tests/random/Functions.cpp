@@ -303,7 +303,8 @@ bool drawPadMode(Drawing &d, const OpKind &self) {
     return false;
   const Shape shape = d.shape(x);
   std::vector<int64_t> ints{d.chance.whole(0, 2)};
-  for (size_t dims = static_cast<size_t>(d.chance.whole(1, std::min<int64_t>(2, d.at(x).rank()))), i = 1; i <= dims; ++i) {
+  for (size_t dims = static_cast<size_t>(d.chance.whole(1, std::min<int64_t>(2, d.at(x).rank()))), i = 1; i <= dims;
+       ++i) {
     const int64_t most = std::min<int64_t>(2, shape[shape.size() - i] - 1);
     ints.insert(ints.end(), {d.chance.whole(0, most), d.chance.whole(0, most)});
   }
@@ -450,12 +451,22 @@ bool drawCosine(Drawing &d, const OpKind &self) {
   return d.add(self.name, {d.add("addNumber", {d.add("abs", {x})}, {}, {0.5}), away}, {dimOf(d, x)}) >= 0;
 }
 
+/// The options of a pooling, in two dimensions or one, that drawPoolOptions drew.
+template <class Options> Options maximaOf(const Call &c) {
+  return {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0};
+}
+template <class Options> Options meansOf(const Call &c) {
+  return {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0};
+}
+
 /// ints: kernel, stride, padding, dilation, ceilMode, countIncludePad.
 bool drawPoolOptions(Drawing &d, const OpKind &self) {
   const bool lines = self.name.ends_with("1d");
-  const int x = d.pick([&](Tensor t) { return t.rank() == (lines ? 3 : 4) && t.size(-1) >= 2 && t.size(-2) >= (lines ? 1 : 2); });
-  return x >= 0 && d.add(self.name, {x}, {d.chance.whole(2, 3), d.chance.whole(1, 3), d.chance.whole(0, 1),
-                                          d.chance.whole(1, 2), d.chance.one(0.7), d.chance.one(0.4)}) >= 0;
+  const int x =
+      d.pick([&](Tensor t) { return t.rank() == (lines ? 3 : 4) && t.size(-1) >= 2 && t.size(-2) >= (lines ? 1 : 2); });
+  return x >= 0 && d.add(self.name, {x},
+                         {d.chance.whole(2, 3), d.chance.whole(1, 3), d.chance.whole(0, 1), d.chance.whole(1, 2),
+                          d.chance.one(0.7), d.chance.one(0.4)}) >= 0;
 }
 
 // ---- recurrent states -----------------------------------------------------------------------------------------------
@@ -595,7 +606,8 @@ std::vector<OpKind> functionKinds() {
   op({"pad", 1.5, true, "pad($0, $I, $r0)", [](const Call &c) { return pad(c.in[0], c.node.ints, c.r(0)); }, drawPad});
   op({"padMode", 1, true, "pad($0, $J, PadMode($i0))",
       [](const Call &c) { return pad(c.in[0], tail(c), PadMode(c.i(0))); }, drawPadMode});
-  op({"roll", 1, true, "roll($0, {$i0}, {$i1})", [](const Call &c) { return roll(c.in[0], {c.i(0)}, {c.i(1)}); }, drawRoll});
+  op({"roll", 1, true, "roll($0, {$i0}, {$i1})", [](const Call &c) { return roll(c.in[0], {c.i(0)}, {c.i(1)}); },
+      drawRoll});
   op({"places", 0, true, "constant($I, std::vector<int32_t>$R)",
       [](const Call &c) {
         return constant(c.node.ints, std::vector<int32_t>(c.node.reals.begin(), c.node.reals.end()));
@@ -606,7 +618,8 @@ std::vector<OpKind> functionKinds() {
   op({"indexAdd", 0.7, true, "indexAdd($0, $i0, $1, $2)",
       [](const Call &c) { return indexAdd(c.in[0], c.i(0), c.in[1], c.in[2]); }, drawIndexAdd});
   op({"scatterAdd", 0.7, true, "scatterAdd($0, $i0, sort($1, $i0).indices, $1)",
-      [](const Call &c) { return scatterAdd(c.in[0], c.i(0), sort(c.in[1], c.i(0)).indices, c.in[1]); }, drawScatterAdd});
+      [](const Call &c) { return scatterAdd(c.in[0], c.i(0), sort(c.in[1], c.i(0)).indices, c.in[1]); },
+      drawScatterAdd});
   op({"flip", 1, true, "flip($0, $I)", [](const Call &c) { return flip(c.in[0], c.node.ints); }, drawFlip});
   op({"einsum", 2.5, true, "einsum($w0, {$*})", [](const Call &c) { return einsum(c.node.words[0], c.in); }, drawEinsum});
   // Convolutions and image sizes.
@@ -642,32 +655,15 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return adaptiveMaxPool2d(c.in[0], {c.i(0), c.i(1)}); }, drawAdaptive});
   op({"maxPoolOptions", 0.7, true,
       "maxPool2d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
-      [](const Call &c) {
-        return maxPool2d(c.in[0], c.i(0),
-                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
-      },
-      drawPoolOptions});
+      [](const Call &c) { return maxPool2d(c.in[0], c.i(0), maximaOf<MaxPoolOptions>(c)); }, drawPoolOptions});
   op({"avgPoolOptions", 0.7, false,
       "avgPool2d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
-      [](const Call &c) {
-        return avgPool2d(c.in[0], c.i(0),
-                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
-      },
-      drawPoolOptions});
-  op({"maxPool1d", 0.5, true,
-      "maxPool1d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
-      [](const Call &c) {
-        return maxPool1d(c.in[0], c.i(0),
-                         {.stride = c.i(1), .padding = c.i(2), .dilation = c.i(3), .ceilMode = c.i(4) != 0});
-      },
-      drawPoolOptions});
+      [](const Call &c) { return avgPool2d(c.in[0], c.i(0), meansOf<AvgPoolOptions>(c)); }, drawPoolOptions});
+  op({"maxPool1d", 0.5, true, "maxPool1d($0, $i0, {.stride = $i1, .padding = $i2, .dilation = $i3, .ceilMode = $i4})",
+      [](const Call &c) { return maxPool1d(c.in[0], c.i(0), maximaOf<MaxPool1dOptions>(c)); }, drawPoolOptions});
   op({"avgPool1d", 0.5, false,
       "avgPool1d($0, $i0, {.stride = $i1, .padding = $i2, .ceilMode = $i4, .countIncludePad = $i5})",
-      [](const Call &c) {
-        return avgPool1d(c.in[0], c.i(0),
-                         {.stride = c.i(1), .padding = c.i(2), .ceilMode = c.i(4) != 0, .countIncludePad = c.i(5) != 0});
-      },
-      drawPoolOptions});
+      [](const Call &c) { return avgPool1d(c.in[0], c.i(0), meansOf<AvgPool1dOptions>(c)); }, drawPoolOptions});
   op({"cosineSimilarity", 0.7, false, "cosineSimilarity($0, $1, $i0)",
       [](const Call &c) { return cosineSimilarity(c.in[0], c.in[1], c.i(0)); }, drawCosine});
   // Recurrent states.
