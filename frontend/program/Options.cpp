@@ -7,6 +7,7 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/OptimizerFields.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -15,11 +16,11 @@
 namespace cleave {
 
 std::string meshOf(const plan::Plan &plan) {
-  std::string text;
+  std::string mesh;
   if (plan.mesh())
     for (const auto *axis : *plan.mesh())
-      text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis->name() ? axis->name()->str() : "", axis->size());
-  return text;
+      mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", text(axis->name()), axis->size());
+  return mesh;
 }
 
 plan::TrainingT trainingOf(const plan::Plan &plan) {
@@ -65,8 +66,7 @@ std::optional<std::string> otherMesh(const plan::Plan &plan, const RunOptions &g
 std::optional<std::string> otherSchedule(const plan::Plan &plan, const RunOptions &given) {
   if (given.schedule == partitioner::searchedSchedule && plan.choices() && plan.choices()->searched())
     return std::nullopt;
-  const std::string found = plan.schedule() ? plan.schedule()->str() : "";
-  return given.schedule == found ? std::nullopt : std::optional(found);
+  return planned(&RunOptions::schedule, [](auto &plan) { return text(plan.schedule()); })(plan, given);
 }
 
 std::optional<std::string> otherBatchPerRank(const plan::Plan &plan, const RunOptions &given) {
@@ -130,7 +130,7 @@ std::vector<Option> compileOptions() {
        .type = "NAME",
        .uses = {{compile | trained, "cpu or cuda"}},
        .ranks = Agree::Value,
-       .planned = planned(&Run::backend, [](auto &plan) { return plan.backend() ? plan.backend()->str() : ""; })},
+       .planned = planned(&Run::backend, [](auto &plan) { return text(plan.backend()); })},
       {.name = "--batch",
        .field = &Run::batch,
        .type = "B",
@@ -233,7 +233,6 @@ std::vector<Option> compileOptions() {
        .refused = strategy},
       {.name = "--sequence-parallel",
        .field = &Run::sequenceParallel,
-       .type = "",
        .uses = {{compile, "split activations between products along the sequence, over tp"}},
        .ranks = Agree::Given,
        .refused = strategy},
@@ -263,7 +262,7 @@ std::vector<Option> compileOptions() {
        .field = &Run::cluster,
        .type = "FILE.toml",
        .uses = {{planOnly, "the hardware to plan for, kept in the plan for cleave simulate"}}},
-      {.name = "--no-code", .field = &Run::code, .type = "", .uses = {{planOnly, "omit the kernels' machine code"}}},
+      {.name = "--no-code", .field = &Run::code, .uses = {{planOnly, "omit the kernels' machine code"}}},
       {.name = "--print-ir-after",
        .field = &Run::printAfter,
        .type = "PASS",

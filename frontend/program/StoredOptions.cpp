@@ -5,6 +5,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ namespace cleave {
 
 void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions &given) {
   const plan::Plan &plan = file.plan();
-  const std::string planned = plan.model() ? plan.model()->str() : "";
+  const std::string planned = text(plan.model());
   if (planned != model.name)
     throw userError(
         fmt::format("--plan {}: the plan is for model {}, but this program is {}", file.name(), planned, model.name));

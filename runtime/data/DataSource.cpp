@@ -6,6 +6,7 @@
 #include "runtime/data/Mnist.h"
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -64,7 +65,7 @@ DataSpec DataSpec::of(const plan::Plan &plan) {
   for (uint32_t i = 0; data->fields() && i < data->fields()->size(); ++i) {
     const plan::DataField &from = *data->fields()->Get(i);
     DataField &field = spec.fields.emplace_back();
-    field.name = from.name() ? from.name()->str() : "";
+    field.name = text(from.name());
     field.dtype = from.dtype() == plan::DType::I32 ? FieldType::I32 : FieldType::F32;
     if (from.shape())
       field.shape.assign(from.shape()->begin(), from.shape()->end());

@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/ScratchFile.h"
 #include "runtime/base/Target.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -36,7 +37,7 @@ std::shared_ptr<const Code> Code::open(const std::shared_ptr<const PlanFile> &fi
   std::shared_ptr<Code> code(new Code);
   code->plan = file;
   if (plan.code() && plan.code()->size()) {
-    std::string target = plan.target() ? plan.target()->str() : "";
+    std::string target = text(plan.target());
     if (!processorHas(target))
       throw environmentError(
           fmt::format("plan '{}': its code is for '{}', which this processor does not support", file->name(), target));

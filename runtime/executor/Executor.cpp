@@ -5,6 +5,7 @@
 #include "runtime/executor/Backends.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/plan/Backend.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -100,7 +101,7 @@ void Executor::beginTrace(bool training, std::chrono::steady_clock::time_point o
 
 void Executor::noteStep(uint32_t segment, uint32_t step, int32_t microbatch, double begin, double seconds) {
   const plan::Segment &info = *program.segments()->Get(segment);
-  const std::string name = info.name() ? info.name()->str() : "";
+  const std::string name = text(info.name());
   times.resize(program.segments()->size());
   std::vector<StepTime> &list = times[segment];
   for (auto i = static_cast<uint32_t>(list.size()); i < info.steps()->size(); ++i) {

@@ -5,6 +5,7 @@
 #include "runtime/device/Philox.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 namespace cleave {
@@ -41,7 +42,7 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
     global.assign(tensor->shape()->begin(), tensor->shape()->end());
   std::vector<uint32_t> coords(rank.coords()->begin(), rank.coords()->end());
   auto mesh = meshSizes(plan);
-  uint64_t key = plan.seed() ^ fnv1a64(tensor->name() ? tensor->name()->str() : "");
+  uint64_t key = plan.seed() ^ fnv1a64(text(tensor->name()));
   auto pieces = localPieces(slot.sharding(), global, mesh, coords, 4096);
   parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {

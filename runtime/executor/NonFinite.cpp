@@ -2,6 +2,7 @@
 #include "runtime/executor/NonFinite.h"
 
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Text.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -104,7 +105,7 @@ void NonFiniteSearch::before(const ResolvedAction &action, uint32_t index, SlotT
     const plan::Slot &slot = *program.slots()->Get(access.slot);
     if (slot.space() != plan::Space::Input || (!found.nan && !found.infinity))
       return;
-    const std::string field = slot.name() ? slot.name()->str() : "";
+    const std::string field = text(slot.name());
     note(found.nan ? nan : infinity, action, fmt::format("the data's field {}", field));
   });
 }

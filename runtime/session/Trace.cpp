@@ -3,6 +3,7 @@
 
 #include "runtime/base/TraceFile.h"
 #include "runtime/executor/Resolved.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -96,7 +97,7 @@ void writeRank(TraceFile &out, const plan::Plan &plan, const std::string &model,
     if (streams.insert(step.stream()).second)
       out.stream(rank, step.stream());
     const std::string kind = plan::EnumNameStepOp(step.op_type()), path = pathOf(plan, step),
-                      name = segment.name() ? segment.name()->str() : "";
+                      name = text(segment.name());
     out.span(rank, step.stream(), path.empty() ? kind : kind + " " + path, name,
              std::max(0.0, event.begin + trace.shift), event.seconds,
              {{"segment", name},

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/options/Option.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/plan/summary/PlanSummary.h"
@@ -277,7 +278,6 @@ static std::string storedData(const plan::Plan &plan) {
 
 CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const {
   const plan::Plan &plan = shared.file->plan();
-  const auto text = [](const flatbuffers::String *value) { return value ? value->str() : std::string(); };
   return {steps,
           next.epoch,
           next.sample,

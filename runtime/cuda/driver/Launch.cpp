@@ -3,6 +3,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/executor/Backends.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ Module loadCode(const PlanFile &file, const Context &context) {
   const plan::Plan &plan = file.plan();
   if (!plan.code() || !plan.code()->size())
     return {};
-  const std::string target = plan.target() ? plan.target()->str() : "", what = fmt::format("plan '{}'", file.name());
+  const std::string target = text(plan.target()), what = fmt::format("plan '{}'", file.name());
   if (!target.starts_with("sm_")) // for tests whose driver emulates a device on the CPU; a real driver rejects it
     return Module(plan.code()->data(), what + ": its code for " + target);
   const int made = std::atoi(target.c_str() + 3), here = context.capability();

@@ -1,5 +1,6 @@
 // Implements waits between streams by events.
 #include "runtime/cuda/executor/Lanes.h"
+#include "runtime/plan/Text.h"
 
 #include <optional>
 #include <set>
@@ -30,7 +31,7 @@ void Lane::makeNames(const plan::Plan &plan) {
     if (!added)
       continue;
     const plan::Segment &segment = *action.segment->info;
-    entry->second.segment = rangeName(segment.name() ? segment.name()->str() : "");
+    entry->second.segment = rangeName(text(segment.name()));
     for (uint32_t s = 0; s < action.segment->ops.size(); ++s)
       entry->second.paths.push_back(rangeName(pathOf(plan, *segment.steps()->Get(s))));
   }

@@ -2,6 +2,7 @@
 #include "runtime/plan/check/Check.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
 namespace cleave {
@@ -31,7 +32,7 @@ void throwIfAny(const std::vector<std::string> &errors, const std::string &name)
 
 std::string check::placeOf(uint32_t program, const plan::Program &info, uint32_t segment, uint32_t step) {
   const plan::Segment *s = info.segments()->Get(segment);
-  std::string name = s->name() ? s->name()->str() : "";
+  std::string name = text(s->name());
   return fmt::format("program {}, segment {}{}, step {} ({})", program, segment, name.empty() ? "" : " (" + name + ")",
                      step, EnumNameStepOp(s->steps()->Get(step)->op_type()));
 }

@@ -1,5 +1,6 @@
 // Checks a plan's records of its training and of the data that it expects.
 #include "runtime/base/Precision.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <set>
@@ -79,7 +80,7 @@ void checkFields(const plan::Plan &plan, uint32_t index, Defects &defects) {
     if (!bound.insert(input.slot()).second)
       defects.add("program {}: slot {} is bound to two inputs", index, input.slot());
     const uint32_t tensor = slot->tensor() < 0 ? length(plan.tensors()) : static_cast<uint32_t>(slot->tensor());
-    const std::string name = input.name() ? input.name()->str() : "";
+    const std::string name = text(input.name());
     if (tensor >= length(plan.tensors()) || plan.tensors()->Get(tensor)->name()->string_view() != name)
       defects.add("program {}: input '{}' is slot {}, which has another tensor", index, name, input.slot());
     else if (const std::string problem = inputProblem(plan, name, *plan.tensors()->Get(tensor)); !problem.empty())

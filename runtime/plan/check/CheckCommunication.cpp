@@ -2,6 +2,7 @@
 // it must wait for another rank. A send only starts; a receive waits for its message, a wait for the receiver, a
 // collective for all members. If no rank can advance and some are not finished, the plan would deadlock.
 #include "runtime/base/RankWalk.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
@@ -135,7 +136,7 @@ private:
   std::string describe(const plan::Slot &slot) const {
     const auto *name =
         slot.tensor() < 0 ? slot.name() : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->name();
-    return fmt::format("{} [{}] of {}", name ? name->str() : "",
+    return fmt::format("{} [{}] of {}", text(name),
                        slot.shape() ? fmt::format("{}", fmt::join(*slot.shape(), ", ")) : "",
                        EnumNameDType(slot.dtype()));
   }

@@ -3,6 +3,7 @@
 // which they are sent; the workspace is large enough for the steps.
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/Streams.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <map>
@@ -41,7 +42,7 @@ public:
         defects.add("{}: it does not wait for {} of action {}, which accesses the same bytes as its slot {} ({})",
                     placeOf(index, program, actions->Get(later.action)->segment(), later.step),
                     placeOf(index, program, actions->Get(earlier.action)->segment(), earlier.step), earlier.action,
-                    slot, name ? name->str() : "");
+                    slot, text(name));
       });
   }
 

@@ -1,6 +1,7 @@
 // Structure: the requirements for following a plan's indices safely.
 #include "runtime/base/Error.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ private:
     sharding(i, slot);
   }
 
-  static std::string nameOf(const plan::Tensor &tensor) { return tensor.name() ? tensor.name()->str() : ""; }
+  static std::string nameOf(const plan::Tensor &tensor) { return text(tensor.name()); }
 
   /// A slot that is initialised from its tensor's shape must have exactly that shape.
   void whole(uint32_t i, const plan::Slot &slot) {

@@ -3,6 +3,7 @@
 // gradient has been summed exactly once over every mesh axis; CheckMemory.cpp checks that its sum starts at 0.
 #include "runtime/base/Schedules.h"
 #include "runtime/plan/Segments.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Coverage.h"
 #include "runtime/plan/check/Defects.h"
 
@@ -20,7 +21,7 @@ using Actions = flatbuffers::Vector<flatbuffers::Offset<plan::Action>>;
 void checkOrder(const plan::Plan &plan, uint32_t p, const Actions *actions, const char *entry, Defects &defects) {
   Rule rule(defects, "G4");
   const plan::Program &program = *plan.programs()->Get(p);
-  const std::string name = plan.schedule() ? plan.schedule()->str() : "";
+  const std::string name = text(plan.schedule());
   std::map<uint32_t, int32_t> last;
   std::set<std::pair<int32_t, int32_t>> finished; // stages and microbatches with computed weight gradients
   SegmentPhase phase = SegmentPhase::Begin;

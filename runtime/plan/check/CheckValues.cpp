@@ -1,6 +1,7 @@
 // Follows values by number through each segment: a step must find in a slot the value that the compiler's graph assigns
 // to it, and a segment must leave the values that later segments expect. The numbers come from the graph; the order of
 // steps and their slots come from the plan. A missing, repeated, moved or misdirected step is therefore found.
+#include "runtime/plan/Text.h"
 #include "runtime/plan/check/Coverage.h"
 #include "runtime/plan/check/Defects.h"
 
@@ -97,9 +98,7 @@ private:
     return value < firstMade ? fmt::format("what slot {} held before", value)
                              : fmt::format("value {}", value - firstMade);
   }
-  std::string place() const {
-    return fmt::format("program {}, segment {} ({})", p, s, segment.name() ? segment.name()->str() : "");
-  }
+  std::string place() const { return fmt::format("program {}, segment {} ({})", p, s, text(segment.name())); }
 
   const plan::Plan &plan;
   const plan::Program &program;
