@@ -174,7 +174,8 @@ Tensor maximum(Operand x, Operand y);
 Tensor minimum(Operand x, Operand y);
 /// x - y floor(x / y), which has y's sign. C1, C2 as for the arithmetic operators. C3: the operands have a float type.
 Tensor remainder(Operand x, Operand y);
-/// The angle of the point (x, y) in [-pi, pi]. C1, C2 as for the arithmetic operators. C3: the operands have a float type.
+/// The angle of the point (x, y) in [-pi, pi]. C1, C2 as for the arithmetic operators. C3: the operands have a float
+/// type.
 Tensor atan2(Operand y, Operand x);
 /// Softmax along `dim`, and its logarithm; the result has x's shape. C1: 0 <= dim < rank.
 Tensor softmax(Tensor x, int64_t dim = -1, Where where = Where::current());

@@ -149,7 +149,9 @@ static int64_t chooseScatterGather(const RunOptions &options, const partitioner:
   if (when.empty() && strategy.scatterGather)
     return *strategy.scatterGather;
   const Mesh &mesh = strategy.mesh;
-  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline)) : 0;
+  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
+                                                   mesh.size(AxisRole::Pipeline))
+                 : 0;
 }
 
 /// The backend of the cluster's devices, which must agree with --backend; without a cluster, that of --backend.

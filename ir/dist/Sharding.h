@@ -31,7 +31,9 @@ struct Mesh {
   int64_t rank(const std::vector<int64_t> &coords) const;
   /// Linear coordinate of `coords` along `names`, listed major to minor.
   int64_t linear(const std::vector<std::string> &names, const std::vector<int64_t> &coords) const;
-  int64_t coordinate(AxisRole role, const std::vector<int64_t> &coords) const { return linear({axisName(role)}, coords); }
+  int64_t coordinate(AxisRole role, const std::vector<int64_t> &coords) const {
+    return linear({axisName(role)}, coords);
+  }
   bool operator==(const Mesh &) const = default;
 };
 

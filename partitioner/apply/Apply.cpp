@@ -60,10 +60,12 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
 static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
   if (strategy.mesh.size(AxisRole::Tensor) == 1)
     return;
-  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
+  bool used =
+      llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
   train.walk([&](Operation *op) {
     if (op != train.getOperation())
-      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
+      used |=
+          llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
   });
   if (!used)
     throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "
@@ -151,7 +153,8 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
     if (s < strategy.stages.size())
       stages[s].layers = strategy.stages[s];
   for (int64_t rank = 0; rank < strategy.mesh.ranks(); ++rank)
-    for (const int64_t stage : strategy.stagesAt(strategy.mesh.coordinate(AxisRole::Pipeline, strategy.mesh.coords(rank))))
+    for (const int64_t stage :
+         strategy.stagesAt(strategy.mesh.coordinate(AxisRole::Pipeline, strategy.mesh.coords(rank))))
       stages[static_cast<size_t>(stage)].ranks.push_back(rank);
   func::FuncOp train = info.train;
   train.walk([&](Operation *op) {

@@ -34,7 +34,8 @@ private:
 
   bool isSum(dist::ReshardOp op) {
     Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
-    return mesh.size(AxisRole::Data) > 1 && from.partialKind == "sum" && llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
+    return mesh.size(AxisRole::Data) > 1 && from.partialKind == "sum" &&
+           llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
            !llvm::is_contained(to.partialAxes, axisName(AxisRole::Data));
   }
 

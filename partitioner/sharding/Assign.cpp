@@ -42,7 +42,8 @@ void propose(LoopSplits &splits, int loop, const DimSharding &candidate, const A
 }
 
 bool splitsRows(const DimSharding &dim) {
-  return std::any_of(dim.factors.begin(), dim.factors.end(), [](const Factor &f) { return contains(f.axes, axisName(AxisRole::Data)); });
+  return std::any_of(dim.factors.begin(), dim.factors.end(),
+                     [](const Factor &f) { return contains(f.axes, axisName(AxisRole::Data)); });
 }
 
 class Assigner {
@@ -425,7 +426,8 @@ private:
   // embedding by its rows, unless the input's split already made it row parallel (Shoeybi et al. 2019).
   void chooseDefault(const ProblemOp &op, const OpRule &rule, LoopSplits &splits, const Axes &passed) {
     const int64_t tp = problem.mesh.size(AxisRole::Tensor);
-    if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) || usesAxis(splits, axisName(AxisRole::Tensor)))
+    if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) ||
+        usesAxis(splits, axisName(AxisRole::Tensor)))
       return;
     const size_t d = dimOf(rule.operands[rule.parameterOperand], rule.defaultLoop);
     const int64_t size = problem.tensors[op.operands[rule.parameterOperand]].shape[d];

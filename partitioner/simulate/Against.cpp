@@ -4,8 +4,8 @@
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
 #include "runtime/plan/Backend.h"
-#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

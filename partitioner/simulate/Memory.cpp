@@ -2,9 +2,9 @@
 #include "partitioner/simulate/Memory.h"
 
 #include "partitioner/cost/Constants.h"
-#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>

@@ -9,7 +9,9 @@
 
 namespace cleave::partitioner {
 
-static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) { return {{{axisName(AxisRole::Data), dp}, {axisName(AxisRole::Tensor), tp}, {axisName(AxisRole::Pipeline), pp}}}; }
+static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) {
+  return {{{axisName(AxisRole::Data), dp}, {axisName(AxisRole::Tensor), tp}, {axisName(AxisRole::Pipeline), pp}}};
+}
 
 void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where) {
   const auto axis = std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const MeshAxis &a) { return a.name == name; });

@@ -108,11 +108,12 @@ std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
 }
 
 std::string Strategy::toToml() const {
-  std::string out = fmt::format(
-      "mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", mesh.size(AxisRole::Data),
-      mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline), quote(schedule), microbatches,
-      chunks > 1 ? fmt::format(", virtual = {}", chunks) : "", placement == Placement::V ? ", placement = \"v\"" : "",
-      scheduleOrigin == "search" ? ", origin = \"search\"" : "");
+  std::string out =
+      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n",
+                  mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline),
+                  quote(schedule), microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
+                  placement == Placement::V ? ", placement = \"v\"" : "",
+                  scheduleOrigin == "search" ? ", origin = \"search\"" : "");
   if (!order.empty()) {
     out += "order = [\n";
     for (const std::string &text : order)

@@ -1,9 +1,9 @@
 // The kernel builder: compiles fusions into one shared object.
 #include "passes/codegen/Codegen.h"
-#include "passes/codegen/nest/FromFusion.h"
-#include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/Object.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/gpu/Ptx.h"
+#include "passes/codegen/nest/FromFusion.h"
 #include "passes/codegen/nest/Signature.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"

@@ -192,8 +192,8 @@ Value *Math::expm1(Value *x) {
   return b.CreateSelect(b.CreateFCmpOGT(x, constant(x, 40)), exp(x), small);
 }
 
-/// With t = e^|x| - 1: sinh |x| = (t + t / (t + 1)) / 2, which is accurate for small x. For large x the half of e^|x| as a
-/// product, because e^|x| overflows earlier.
+/// With t = e^|x| - 1: sinh |x| = (t + t / (t + 1)) / 2, which is accurate for small x. For large x the half of e^|x|
+/// as a product, because e^|x| overflows earlier.
 Value *Math::sinh(Value *x) {
   Value *size = abs(x), *half = constant(x, 0.5), *t = smallExpm1(clamp(size, 0, 40));
   Value *small = b.CreateFMul(b.CreateFAdd(t, divide(t, b.CreateFAdd(t, constant(x, 1)))), half);
@@ -243,9 +243,9 @@ Value *Math::atan2(Value *y, Value *x) {
   // Two zeros or two infinities have no quotient.
   Value *diagonal = b.CreateSelect(b.CreateFCmpOEQ(high, zero), zero, constant(x, 1));
   Value *a = b.CreateSelect(b.CreateFCmpOEQ(low, high), diagonal, divide(low, high)), *square = b.CreateFMul(a, a);
-  Value *p = polynomial(square, {-0.33333152532577515, 0.19993773102760315, -0.14211055636405945, 0.10666004568338394,
-                                 -0.07552214711904526, 0.043211862444877625, -0.016367929056286812,
-                                 0.0029206923209130764});
+  Value *p =
+      polynomial(square, {-0.33333152532577515, 0.19993773102760315, -0.14211055636405945, 0.10666004568338394,
+                          -0.07552214711904526, 0.043211862444877625, -0.016367929056286812, 0.0029206923209130764});
   Value *angle = fma(b.CreateFMul(a, square), p, a);
   angle = b.CreateSelect(steep, b.CreateFSub(constant(x, 1.5707963267948966), angle), angle);
   Value *left = b.CreateICmpSLT(bits(x), integer(x, 0));

@@ -46,7 +46,7 @@ private:
     llvm::Value *exponent; // n, an integer as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
-  llvm::Value *smallExpm1(llvm::Value *x); // |x| <= 40
+  llvm::Value *smallExpm1(llvm::Value *x);         // |x| <= 40
   llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
   llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first

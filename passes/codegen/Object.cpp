@@ -3,9 +3,9 @@
 // The kernels' loops and vectors need no further transformation, so a short pipeline (mem2reg, simplification, LICM,
 // CSE) replaces the standard one: it takes a third of the time and does not change the vectors.
 #include "passes/codegen/Object.h"
+#include "passes/codegen/Machine.h"
 #include "passes/codegen/cpu/Emit.h"
 #include "passes/codegen/gpu/GpuEmit.h"
-#include "passes/codegen/Machine.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/ScratchFile.h"
 #include "runtime/base/Thread.h"

@@ -95,8 +95,7 @@ Values decomposeBatchNorm(ir::BatchNormOp op, GraphBuilder &e) {
   Value y = e.add(e.mul(normal, view.spreadChannel(e, e.toF32(op.getWeight()))),
                   view.spreadChannel(e, e.toF32(op.getBias())));
   y = e.reshape(y, shapeOf(op.getInput()));
-  return {e.castLike(y, op.getResult()), e.castLike(m.mean, op.getMean()),
-          e.castLike(m.variance, op.getVariance())};
+  return {e.castLike(y, op.getResult()), e.castLike(m.mean, op.getMean()), e.castLike(m.variance, op.getVariance())};
 }
 
 Values decomposeBatchNormGrad(ir::BatchNormGradOp op, GraphBuilder &e) {

@@ -162,9 +162,7 @@ void selectRule(ir::SelectOp op, Grads g, Adjoints &a) {
   a.contribute(op.getOnFalse(), [&] { return a.e.select(op.getCondition(), zero, g[0]); });
 }
 
-void castRule(ir::CastOp op, Grads g, Adjoints &a) {
-  a.add(op.getInput(), a.e.castLike(g[0], op.getInput()));
-}
+void castRule(ir::CastOp op, Grads g, Adjoints &a) { a.add(op.getInput(), a.e.castLike(g[0], op.getInput())); }
 
 void shardHintRule(ir::ShardHintOp op, Grads g, Adjoints &a) { a.add(op.getInput(), g[0]); }
 

@@ -25,9 +25,7 @@ public:
   void add(mlir::Value value, mlir::Value gradient);
   /// Adds a gradient computed in f32, rounded once to the value's type. A formula of several steps in a half type would
   /// round each step (1 - y * y near y = 1 would lose all digits). Get the operands by `e.toF32`.
-  void addRounded(mlir::Value value, mlir::Value gradient) {
-    add(value, e.castLike(gradient, value));
-  }
+  void addRounded(mlir::Value value, mlir::Value gradient) { add(value, e.castLike(gradient, value)); }
   /// Adds the result of `make` if the gradient of `value` is needed.
   template <class Make> void contribute(mlir::Value value, Make make) {
     if (needs(value))

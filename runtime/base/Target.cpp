@@ -10,7 +10,7 @@
 namespace cleave {
 
 static constexpr const char *targetNames[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
-                                        "sm_80",  "sm_90",     "sm_100",    "emulated"};
+                                              "sm_80",  "sm_90",     "sm_100",    "emulated"};
 
 std::string Target::text() const { return targetNames[static_cast<size_t>(arch)]; }
 

@@ -1,7 +1,7 @@
 // Plans: for any bytes in a sealed file, loading and checking ends with an Error, with defects, or without defects.
 #include "runtime/base/Error.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/check/Check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   try {

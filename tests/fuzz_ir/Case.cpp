@@ -5,8 +5,8 @@
 #include "frontend/cleave/cleave.h"
 #include "passes/pipeline/Register.h"
 #include "runtime/base/Error.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/check/Check.h"
 #include "tests/fuzz_ir/Alter.h"
 #include "tests/random/Drawing.h"
 

@@ -207,10 +207,10 @@ void addPictures(Functions &f) {
 
 void addNorms(Functions &f) {
   f["batchNorm2d"] = [](In i) { // without running statistics, which need a module
-    return tensorOf(Ops("batchNorm2d", Where::current())
-                        .op<ir::BatchNormOp>(valueOf(i.x), valueOf(i.w), valueOf(i.b), llvm::APFloat(1e-5), uint64_t{0},
-                                             false)
-                        .getResult());
+    return tensorOf(
+        Ops("batchNorm2d", Where::current())
+            .op<ir::BatchNormOp>(valueOf(i.x), valueOf(i.w), valueOf(i.b), llvm::APFloat(1e-5), uint64_t{0}, false)
+            .getResult());
   };
   f["layerNorm"] = [](In i) { return layerNorm(i.x, i.w, i.b); };
   f["rmsNorm"] = [](In i) { return rmsNorm(i.x, i.w); };

@@ -2,8 +2,8 @@
 // violated rule, or the plan must run and compute the same bits on every rank as without the fault. Any other result is
 // a failure.
 #include "runtime/base/Error.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/check/Check.h"
 #include "tests/plan_mutations/Execute.h"
 #include "tests/plan_mutations/Kinds.h"
 #include "tests/random/Children.h"

@@ -245,16 +245,17 @@ std::vector<LossKind> makeLosses() {
                  return cosineEmbeddingLoss(a, b, where(select(b, 1, 0) > 0.1, 1, -1 + 0 * sum(b, {1})));
                },
                false});
-  k.push_back({"triplet", 0.7, false,
-               "[](Tensor p, Tensor t) {\n"
-               "    Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});\n"
-               "    return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});\n"
-               "  }",
-               [](Tensor p, Tensor t) {
-                 Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});
-                 return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});
-               },
-               false});
+  k.push_back(
+      {"triplet", 0.7, false,
+       "[](Tensor p, Tensor t) {\n"
+       "    Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});\n"
+       "    return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});\n"
+       "  }",
+       [](Tensor p, Tensor t) {
+         Tensor a = reshape(p, {p.size(0), -1}), b = reshape(where(cleave::isnan(t), 0, t), {p.size(0), -1});
+         return tripletMarginLoss(a, b, flip(b, {1}) - 1, {.swap = true});
+       },
+       false});
   k.push_back(
       {"ctcLoss", 0.7, false,
        "[](Tensor p, Tensor t) {\n"

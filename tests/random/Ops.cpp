@@ -649,7 +649,8 @@ std::vector<OpKind> makeKinds() {
   op({"rsqrt", 0.7, false, "rsqrt($0)", [](const Call &c) { return rsqrt(c.in[0]); }, drawOnPositive});
   op({"log1p", 0.5, false, "log1p($0)", [](const Call &c) { return log1p(c.in[0]); }, drawOnPositive});
   op({"atan2", 0.5, false, "atan2($0, $1)", [](const Call &c) { return atan2(c.in[0], c.in[1]); }, drawDivide});
-  op({"remainder", 0.4, false, "remainder($0, $1)", [](const Call &c) { return remainder(c.in[0], c.in[1]); }, drawDivide});
+  op({"remainder", 0.4, false, "remainder($0, $1)", [](const Call &c) { return remainder(c.in[0], c.in[1]); },
+      drawDivide});
   op({"add", 4, true, "$0 + $1", [](const Call &c) { return c.in[0] + c.in[1]; }, drawBinary});
   op({"residual", 4, true, "", nullptr, drawResidual});
   op({"sub", 2, true, "$0 - $1", [](const Call &c) { return c.in[0] - c.in[1]; }, drawBinary});

@@ -1,9 +1,9 @@
 // Builds small plans by hand, for tests of the runtime without the compiler.
 #pragma once
-#include "runtime/plan/check/Check.h"
-#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/check/Check.h"
+#include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <memory>

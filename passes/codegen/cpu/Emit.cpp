@@ -1,7 +1,7 @@
 // Emits the loops of a kernel.
 #include "passes/codegen/cpu/Emit.h"
-#include "passes/codegen/nest/Affine.h"
 #include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/nest/Affine.h"
 
 namespace cleave::passes::kernel {
 

@@ -1,7 +1,7 @@
 // Emits the values of a kernel: loads, operations, conversions and stores.
 #include "ir/graph/Enums.h"
-#include "passes/codegen/nest/Affine.h"
 #include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/nest/Affine.h"
 
 namespace cleave::passes::kernel {
 

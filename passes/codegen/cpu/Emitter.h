@@ -4,8 +4,8 @@
 // emitted at the level of the innermost loop that it depends on, at the current end of that level, which dominates all
 // later code of the level. In Columns the vector loop belongs to the row level.
 #pragma once
-#include "passes/codegen/nest/LoopNest.h"
 #include "passes/codegen/Math.h"
+#include "passes/codegen/nest/LoopNest.h"
 
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"

@@ -1,6 +1,6 @@
 // Loads and stores of a chunk: up to 16 bytes at once, packed and unpacked in 32-bit registers.
-#include "passes/codegen/nest/Affine.h"
 #include "passes/codegen/gpu/GpuEmitter.h"
+#include "passes/codegen/nest/Affine.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 

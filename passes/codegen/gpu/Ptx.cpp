@@ -1,7 +1,7 @@
 // Generates PTX and cubins.
 #include "passes/codegen/gpu/Ptx.h"
-#include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/Machine.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 #include "runtime/base/Error.h"
 
 #include "llvm/IR/Module.h"

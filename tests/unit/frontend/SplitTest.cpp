@@ -203,8 +203,8 @@ TEST_CASE("heads are seen through rotations, fused products and grouped queries"
   for (bool fused : {true, false}) {
     Heads model(fused);
     Trainer trainer(model, config());
-    const PlanSummary report = summaryOf(
-        *PlanFile::fromBytes(trainer.plan({.mesh = "tp=2", .data = "synthetic", .code = false}), "plan"));
+    const PlanSummary report =
+        summaryOf(*PlanFile::fromBytes(trainer.plan({.mesh = "tp=2", .data = "synthetic", .code = false}), "plan"));
     for (const PlanSummary::Collective &collective : report.collectives)
       CHECK(collective.kind == "all-reduce");
     for (const PlanSummary::Tensor &tensor : report.tensors)

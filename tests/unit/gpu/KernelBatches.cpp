@@ -2,9 +2,9 @@
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
 // Kernels in batch form: each call gives the same bits as a separate launch, on its own blocks.
-#include "tests/unit/passes/codegen/Reference.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/codegen/gpu/GpuEmit.h"
+#include "tests/unit/passes/codegen/Reference.h"
 
 #include <catch2/catch.hpp>
 

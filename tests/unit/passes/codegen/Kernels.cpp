@@ -145,9 +145,8 @@ TEST_CASE("every elementwise op") {
 TEST_CASE("special values of elementwise ops") {
   const std::vector<double> special{NAN, INFINITY, -INFINITY, 0, -0.0, 1e12, -1e12, 1, -1}; // cubes are in f32's range
   for (NodeKind k : {NodeKind::Neg, NodeKind::Abs, NodeKind::Exp, NodeKind::Log, NodeKind::Sqrt, NodeKind::Rsqrt,
-                     NodeKind::Tanh, NodeKind::Erf, NodeKind::Sigmoid, NodeKind::Relu, NodeKind::Silu,
-                     NodeKind::Floor, NodeKind::Ceil, NodeKind::Round, NodeKind::Log1p, NodeKind::Expm1,
-                     NodeKind::Sinh}) {
+                     NodeKind::Tanh, NodeKind::Erf, NodeKind::Sigmoid, NodeKind::Relu, NodeKind::Silu, NodeKind::Floor,
+                     NodeKind::Ceil, NodeKind::Round, NodeKind::Log1p, NodeKind::Expm1, NodeKind::Sinh}) {
     INFO(nodeName(k));
     GraphMaker m;
     m.graph.outputs = {m.op(k, {m.input({3, 171})})};
@@ -155,8 +154,8 @@ TEST_CASE("special values of elementwise ops") {
   }
   GraphMaker m;
   int x = m.input({171}), y = m.input({171});
-  for (NodeKind k :
-       {NodeKind::Max, NodeKind::Min, NodeKind::Add, NodeKind::Sub, NodeKind::Mul, NodeKind::Atan2, NodeKind::Remainder})
+  for (NodeKind k : {NodeKind::Max, NodeKind::Min, NodeKind::Add, NodeKind::Sub, NodeKind::Mul, NodeKind::Atan2,
+                     NodeKind::Remainder})
     m.graph.outputs.push_back(m.op(k, {x, y}));
   for (Predicate p : {Predicate::Eq, Predicate::Ne, Predicate::Lt, Predicate::Le, Predicate::Gt, Predicate::Ge})
     m.graph.outputs.push_back(m.compare(p, x, y));

@@ -1,9 +1,9 @@
 // GPU kernels assemble for every chip without spills. (Other codegen tests verify their results by emulating the
 // threads on a CPU.)
-#include "tests/unit/passes/codegen/Reference.h"
-#include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/gpu/Ptx.h"
+#include "passes/codegen/gpu/GpuEmit.h"
 #include "runtime/base/Error.h"
+#include "tests/unit/passes/codegen/Reference.h"
 
 #include <catch2/catch.hpp>
 #include <iostream>

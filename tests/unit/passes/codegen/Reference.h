@@ -1,7 +1,7 @@
 // Kernel graphs for tests: a builder, a reference evaluator in double, and execution of the generated kernel.
 #pragma once
-#include "passes/codegen/Object.h"
 #include "ir/graph/Enums.h"
+#include "passes/codegen/Object.h"
 #include "passes/codegen/nest/LoopNest.h"
 
 #include <cstdint>

@@ -225,7 +225,9 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
            {NodeKind::Expm1,
             {-inf, -30, -1e-6, 0, 0.5, 45, 88.7, inf, nan},
             {-1, -1, -1e-6, 0, 0.64872127, 3.4934271e19, 3.32597685e38, inf, nan}},
-           {NodeKind::Log1p, {-2, -1, -1e-6, 0, 1e-6, 2, 1e30, inf, nan}, {nan, -inf, -1e-6, 0, 1e-6, 1.0986123, 69.077553, inf, nan}},
+           {NodeKind::Log1p,
+            {-2, -1, -1e-6, 0, 1e-6, 2, 1e30, inf, nan},
+            {nan, -inf, -1e-6, 0, 1e-6, 1.0986123, 69.077553, inf, nan}},
            {NodeKind::Round, {-1.5, -0.5, 0.5, 2.5, 8388609, inf, nan}, {-2, 0, 0, 2, 8388609, inf, nan}},
            {NodeKind::Rsqrt, {0, 4, 1e30, inf, nan}, {inf, 0.5, 1e-15, 0, nan}}}) {
     INFO(nodeName(e.kind));

@@ -5,9 +5,9 @@
 #include "passes/pipeline/Phases.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -3,8 +3,8 @@
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Philox.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/plan/check/Check.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/check/Check.h"
 #include "tests/unit/runtime/plan/TwoRanks.h"
 
 #include <catch2/catch.hpp>

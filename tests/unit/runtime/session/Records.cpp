@@ -1,5 +1,4 @@
 // Learning-rate schedules, metrics records, and formatted numbers.
-#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Counted.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
@@ -8,6 +7,7 @@
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Progress.h"
 #include "runtime/session/RankJob.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,12 +1,12 @@
 // Whole sessions on a hand-written plan: every mesh gives the same training, a resumed run continues, evaluation covers
 // every sample.
-#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/check/Check.h"
-#include "runtime/session/LearningRate.h"
 #include "runtime/plan/summary/PlanSummary.h"
+#include "runtime/session/LearningRate.h"
 #include "runtime/session/Session.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
