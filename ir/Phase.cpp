@@ -18,10 +18,6 @@ static bool hasShardings(ModuleOp module) {
   return found;
 }
 
-bool isMetric(StringRef kind) { return kind == "loss" || kind == "weight" || kind == "correct"; }
-
-std::string metricName(StringRef kind, StringRef name) { return name.empty() ? kind.str() : (kind + "." + name).str(); }
-
 Phase phaseOf(ModuleOp module) {
   const auto has = [&](const char *name) { return module.lookupSymbol<func::FuncOp>(name) != nullptr; };
   if (!module.getOps<dist::MeshOp>().empty())
@@ -53,15 +49,16 @@ namespace {
 
 /// The kinds allowed for arguments and results of a function.
 struct Kinds {
-  std::set<std::string> arguments, results;
+  std::set<SlotKind> arguments, results;
 };
 
 const Kinds &kindsOf(const std::string &function) {
-  static const Kinds model{{"input", "parameter", "buffer", "state", "scalar"},
-                           {"loss", "weight", "correct", "buffer", "output", "gradient"}};
-  static const Kinds train{{"input", "parameter", "buffer", "state", "scalar", "metric"}, model.results};
-  static const Kinds update{{"parameter", "gradient", "state", "scalar", "metric"}, {"parameter", "state"}};
-  static const Kinds weights{{"input"}, {"weight"}};
+  using enum SlotKind;
+  static const Kinds model{{Input, Parameter, Buffer, State, Scalar},
+                           {Loss, Weight, Correct, Buffer, Output, Gradient}};
+  static const Kinds train{{Input, Parameter, Buffer, State, Scalar, Metric}, model.results};
+  static const Kinds update{{Parameter, Gradient, State, Scalar, Metric}, {Parameter, State}};
+  static const Kinds weights{{Input}, {Weight}};
   return function == "update" ? update : function == "train" ? train : function == "weights" ? weights : model;
 }
 
@@ -100,24 +97,24 @@ public:
         return problem;
     if (const std::string problem = paths(); !problem.empty())
       return problem;
-    return name == "update" || results["output"] ? "" : terms();
+    return name == "update" || results[SlotKind::Output] ? "" : terms();
   }
 
   /// Types of the arguments by kind and name; filled by run().
-  std::map<std::pair<std::string, std::string>, Type> arguments;
+  std::map<std::pair<SlotKind, std::string>, Type> arguments;
 
 private:
   /// Every term of the loss has a sum and a weight. The weights of @train may be its arguments (GraphBase.td).
   std::string terms() {
-    std::set<std::string> sums = metrics["loss"], weights = metrics["weight"];
+    std::set<std::string> sums = metrics[SlotKind::Loss], weights = metrics[SlotKind::Weight];
     for (const auto &[key, type] : arguments)
-      if (key.first == "metric")
+      if (key.first == SlotKind::Metric)
         weights.insert(key.second == "weight" ? "" : StringRef(key.second).substr(sizeof "weight").str());
     if (name == "weights")
       sums = weights;
-    for (const auto &[kind, found] : {std::pair("loss", &sums), {"weight", &weights}})
+    for (const auto &[kind, found] : {std::pair(SlotKind::Loss, &sums), {SlotKind::Weight, &weights}})
       if (found->empty())
-        return fmt::format("has no result of kind \"{}\"", kind);
+        return fmt::format("has no result of kind \"{}\"", ir::text(kind));
     return sums == weights && sums.count("") ? "" : "has not one loss and one weight of each term";
   }
 
@@ -136,61 +133,63 @@ private:
     for (StringRef attribute : {attr::kind, attr::name})
       if (!function.getArgAttrOfType<StringAttr>(i, attribute))
         return fmt::format("has no {} at argument {}", attribute.str(), i);
-    const std::string kind = text(function.getArgAttr(i, attr::kind)), is = text(function.getArgAttr(i, attr::name));
+    const SlotKind kind = argumentKind(function, i);
+    const std::string is = text(function.getArgAttr(i, attr::name));
     if (!kindsOf(name).arguments.count(kind))
-      return fmt::format("has an argument {} of kind \"{}\"", i, kind);
+      return fmt::format("has an argument {} of kind \"{}\"", i, text(function.getArgAttr(i, attr::kind)));
     if (!isName(is))
       return fmt::format("has an argument {} whose name is empty or has control characters", i);
     if (!isTensor(function.getArgumentTypes()[i]))
       return fmt::format("has an argument {} that is no tensor of the graph", i);
     if (!arguments.try_emplace({kind, is}, function.getArgumentTypes()[i]).second)
-      return fmt::format("has two arguments of kind \"{}\" with name \"{}\"", kind, is);
+      return fmt::format("has two arguments of kind \"{}\" with name \"{}\"", ir::text(kind), is);
     return "";
   }
 
   std::string result(unsigned i) {
     if (!function.getResultAttrOfType<StringAttr>(i, attr::kind))
       return fmt::format("has no {} at result {}", attr::kind.str(), i);
-    const std::string kind = text(function.getResultAttr(i, attr::kind)),
-                      is = text(function.getResultAttr(i, attr::name));
+    const SlotKind kind = resultKind(function, i);
+    const std::string is = text(function.getResultAttr(i, attr::name));
     const Type type = function.getResultTypes()[i];
     if (!kindsOf(name).results.count(kind))
-      return fmt::format("has a result {} of kind \"{}\"", i, kind);
+      return fmt::format("has a result {} of kind \"{}\"", i, text(function.getResultAttr(i, attr::kind)));
     ++results[kind];
     if (isMetric(kind) && !metrics[kind].insert(is).second)
-      return fmt::format("has two results of kind \"{}\" with name \"{}\"", kind, is);
+      return fmt::format("has two results of kind \"{}\" with name \"{}\"", ir::text(kind), is);
     if (isMetric(kind) && !is.empty() && !isName(is))
-      return fmt::format("has a {} whose name has control characters", kind);
+      return fmt::format("has a {} whose name has control characters", ir::text(kind));
     if (isMetric(kind) && (!isTensor(type) || !cast<RankedTensorType>(type).getElementType().isF32() ||
                            cast<RankedTensorType>(type).getRank() != 0))
-      return fmt::format("has a {} that is no tensor<f32>", kind);
-    return isMetric(kind) || kind == "output" ? "" : ofArgument(i, kind, is);
+      return fmt::format("has a {} that is no tensor<f32>", ir::text(kind));
+    return isMetric(kind) || kind == SlotKind::Output ? "" : ofArgument(i, kind, is);
   }
 
   /// A new value or a gradient must match an argument in name and shape.
-  std::string ofArgument(unsigned i, const std::string &kind, const std::string &is) {
-    const auto found = arguments.find({kind == "gradient" ? "parameter" : kind, is});
+  std::string ofArgument(unsigned i, SlotKind kind, const std::string &is) {
+    const auto found = arguments.find({kind == SlotKind::Gradient ? SlotKind::Parameter : kind, is});
     if (found == arguments.end())
-      return fmt::format("has a result {}, {} \"{}\", without such an argument", i, kind, is);
+      return fmt::format("has a result {}, {} \"{}\", without such an argument", i, ir::text(kind), is);
     auto of = cast<RankedTensorType>(found->second);
     auto type = dyn_cast<RankedTensorType>(function.getResultTypes()[i]);
-    if (!type || type.getShape() != of.getShape() || (kind != "gradient" && type != of))
-      return fmt::format("has a result {}, {} \"{}\", of another type than its argument", i, kind, is);
+    if (!type || type.getShape() != of.getShape() || (kind != SlotKind::Gradient && type != of))
+      return fmt::format("has a result {}, {} \"{}\", of another type than its argument", i, ir::text(kind), is);
     return "";
   }
 
   func::FuncOp function;
   const std::string name;
-  std::map<std::string, int> results;
-  std::map<std::string, std::set<std::string>> metrics; ///< names of results by kind
+  std::map<SlotKind, int> results;
+  std::map<SlotKind, std::set<std::string>> metrics; ///< names of results by kind
 };
 
 /// Evaluation may use only parameters and buffers of training.
 std::string differenceOf(const FormCheck &eval, const FormCheck &train) {
   for (const auto &[key, type] : eval.arguments)
-    if (key.first == "parameter" || key.first == "buffer")
+    if (key.first == SlotKind::Parameter || key.first == SlotKind::Buffer)
       if (auto found = train.arguments.find(key); found == train.arguments.end() || found->second != type)
-        return fmt::format("has a {} \"{}\" that training lacks, or has of another type", key.first, key.second);
+        return fmt::format("has a {} \"{}\" that training lacks, or has of another type", ir::text(key.first),
+                           key.second);
   return "";
 }
 

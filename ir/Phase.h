@@ -18,11 +18,6 @@ enum class Phase : uint8_t {
 
 Phase phaseOf(mlir::ModuleOp module);
 
-/// Whether results of this kind are metrics, which are summed over microbatches and ranks: loss, weight, correct.
-bool isMetric(llvm::StringRef kind);
-/// The name under which a metric is accumulated and reported: "loss", or "loss.1" for a further term of the loss.
-std::string metricName(llvm::StringRef kind, llvm::StringRef name);
-
 /// Throws a user error that names the pass, the phases and the function, unless `module` is in `phase` and its
 /// functions have the form described in GraphBase.td: one block; arguments with a known kind and a name unique within
 /// that kind; metrics of type `tensor<f32>`; new values and gradients that match an argument by name and shape.

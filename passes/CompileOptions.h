@@ -33,6 +33,7 @@ struct CompileOptions {
   std::string cluster;             // TOML, the hardware that the plan is made for; empty: unknown
   std::shared_ptr<const plan::DataT> data;
   std::shared_ptr<const plan::TrainingT> training;
+  std::shared_ptr<const plan::SearchT> search; // that chose the strategy; null: none
 };
 
 } // namespace cleave::passes

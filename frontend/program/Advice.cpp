@@ -46,12 +46,12 @@ std::vector<std::string> warningsOf(GraphModule &graph) {
   std::vector<std::string> parameters, fields;
   int64_t all = 0, trained = 0;
   for (mlir::BlockArgument argument : forward.getArguments()) {
-    const llvm::StringRef kind = ir::argumentText(argument, ir::attr::kind),
-                          name = ir::argumentText(argument, ir::attr::name);
+    const ir::SlotKind kind = ir::argumentKind(argument);
+    const llvm::StringRef name = ir::argumentText(argument, ir::attr::name);
     const bool used = reached.contains(argument);
-    if (kind == "input" && !used)
+    if (kind == ir::SlotKind::Input && !used)
       fields.push_back(name.str());
-    if (kind != "parameter")
+    if (kind != ir::SlotKind::Parameter)
       continue;
     ++all;
     trained += forward.getArgAttr(argument.getArgNumber(), ir::attr::trainable) != nullptr;

@@ -2,6 +2,7 @@
 #include "frontend/program/Check.h"
 #include "frontend/program/Reference.h"
 #include "frontend/program/StoredOptions.h"
+#include "passes/export/TensorKinds.h"
 #include "runtime/base/Error.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/plan/DTypes.h"
@@ -35,21 +36,6 @@ ir::Bounds::Types typesOf(const plan::Plan &plan) {
                      : reduce == plan::Precision::Bf16 ? DType::BF16
                                                        : DType::F32,
           .coarse = precision == plan::Precision::Tf32 ? 0x1p13 : 1};
-}
-
-const char *kindName(plan::TensorKind kind) {
-  switch (kind) {
-  case plan::TensorKind::Parameter:
-    return "parameter";
-  case plan::TensorKind::Buffer:
-    return "buffer";
-  case plan::TensorKind::State:
-    return "state";
-  case plan::TensorKind::Gradient:
-    return "gradient";
-  default:
-    return "";
-  }
 }
 
 /// A rank's piece of a tensor: indices of elements in the whole tensor, and their values.
@@ -93,9 +79,9 @@ void collect(const plan::Plan &plan, Executor &executor, Pieces &pieces, std::mu
     if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
       continue;
     const plan::Tensor &tensor = *plan.tensors()->Get(static_cast<unsigned>(slot.tensor()));
-    const std::string kind = kindName(tensor.kind());
+    const ir::SlotKind kind = passes::keptKindOf(tensor.kind());
     const plan::Sharding *sharding = slot.sharding();
-    if (kind.empty())
+    if (kind == ir::SlotKind::None)
       continue;
     const std::vector<int64_t> global = shapeOf(tensor), local = localShape(sharding, global, sizes, coords);
     Piece piece{executor.rankIndex, {}, {}};
@@ -115,8 +101,8 @@ ir::Slots tensorsOf(const LossSums &sums) {
   ir::Slots tensors;
   for (size_t i = 0; i < sums.terms.size(); ++i) {
     const auto [sum, weight] = namesOfTerm(i);
-    tensors[{"metric", sum}] = ir::HostTensor({}, DType::F32, sums.terms[i].sum);
-    tensors[{"metric", weight}] = ir::HostTensor({}, DType::F32, sums.terms[i].weight);
+    tensors[{ir::SlotKind::Metric, sum}] = ir::HostTensor({}, DType::F32, sums.terms[i].sum);
+    tensors[{ir::SlotKind::Metric, weight}] = ir::HostTensor({}, DType::F32, sums.terms[i].weight);
   }
   return tensors;
 }
@@ -142,13 +128,14 @@ std::string differenceOf(const ir::SlotKey &key, const ir::HostTensor &expected,
     if (const auto found = ir::firstOutside(expected, &spread, piece.indices, piece.values))
       return fmt::format(
           "the {} {} differs after step {}: on rank {} element {} is {:.9g}, the graph says {:.9g}, within {:.3g}",
-          key.kind, key.name, step, piece.rank, ir::placeText(found->index, expected.shape), found->got, found->want,
-          found->bound);
+          text(key.kind), key.name, step, piece.rank, ir::placeText(found->index, expected.shape), found->got,
+          found->want, found->bound);
   }
   const auto missing = std::find(held.begin(), held.end(), false);
-  return missing == held.end() ? ""
-                               : fmt::format("no rank holds element {} of the {} {}",
-                                             ir::placeText(missing - held.begin(), expected.shape), key.kind, key.name);
+  return missing == held.end()
+             ? ""
+             : fmt::format("no rank holds element {} of the {} {}",
+                           ir::placeText(missing - held.begin(), expected.shape), text(key.kind), key.name);
 }
 
 /// Copies the plan's values to the reference, so that what follows begins with equal values. The reference has not all
@@ -195,11 +182,11 @@ ir::Slots Check::reckon(int64_t epoch, const std::vector<uint32_t> &rows, int64_
   for (auto &[key, tensor] : tensorsOf(sums))
     found[key] = std::move(tensor);
   for (const auto &[key, held] : pieces)
-    if (key.kind == "gradient")
+    if (key.kind == ir::SlotKind::Gradient)
       adopt(now, key, held);
   reference.update(now, lr, step, sums);
   for (auto &[key, tensor] : now)
-    if (key.kind == "parameter" || key.kind == "state")
+    if (key.kind == ir::SlotKind::Parameter || key.kind == ir::SlotKind::State)
       found[key] = std::move(tensor);
   return found;
 }
@@ -208,11 +195,12 @@ ir::Slots Check::reckon(int64_t epoch, const std::vector<uint32_t> &rows, int64_
 std::string Check::difference(const ir::Bounds &bounds, int64_t step) const {
   std::vector<ir::SlotKey> keys = reference.order();
   for (const auto &[key, held] : pieces)
-    if (key.kind == "metric")
+    if (key.kind == ir::SlotKind::Metric)
       keys.insert(keys.begin(), key);
   for (const ir::SlotKey &key : keys) {
     const auto held = pieces.find(key);
-    if (held == pieces.end() && key.kind == "gradient") // a gradient of one microbatch is not kept after the update
+    if (held == pieces.end() &&
+        key.kind == ir::SlotKind::Gradient) // a gradient of one microbatch is not kept after the update
       continue;
     const std::string text = differenceOf(key, bounds.exact[0].at(key), bounds.spread[0].at(key),
                                           held == pieces.end() ? std::vector<Piece>() : held->second, step);

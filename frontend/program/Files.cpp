@@ -1,6 +1,6 @@
 // Lists the files of a command.
 #include "frontend/program/Files.h"
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "runtime/base/FileRoles.h"
 #include "runtime/checkpoint/Leftovers.h"
 #include "runtime/data/DataSource.h"

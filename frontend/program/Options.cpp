@@ -1,6 +1,6 @@
 // The options that decide what is compiled, a row each.
 #include "frontend/program/Options.h"
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/checkpoint/TrainingJson.h"
@@ -18,9 +18,10 @@ namespace cleave {
 std::string meshOf(const plan::Plan &plan) {
   std::string mesh;
   if (plan.mesh())
-    for (const auto *axis : *plan.mesh())
-      mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", text(axis->name()), axis->size());
-  return mesh;
+    for (const uint32_t a : axisOrder(plan))
+      mesh += fmt::format("{}{}={}", mesh.empty() ? "" : "/", text(plan.mesh()->Get(a)->name()),
+                          plan.mesh()->Get(a)->size());
+  return mesh.empty() ? mesh : partitioner::meshText(partitioner::parseMesh(mesh));
 }
 
 plan::TrainingT trainingOf(const plan::Plan &plan) {
@@ -55,11 +56,8 @@ Planned precision(std::string RunOptions::*field, std::string Precision::Words::
 }
 
 std::optional<std::string> otherMesh(const plan::Plan &plan, const RunOptions &given) {
-  const Mesh mesh = partitioner::parseMesh(given.mesh);
-  for (const MeshAxis &axis : mesh.axes)
-    if (axis.size != sizeOfAxis(plan, axis.name))
-      return meshOf(plan);
-  return std::nullopt;
+  const std::string found = meshOf(plan);
+  return partitioner::meshText(partitioner::parseMesh(given.mesh)) == found ? std::nullopt : std::optional(found);
 }
 
 /// A search may have found a published schedule.
@@ -86,21 +84,23 @@ std::vector<Option> compileOptions() {
       {.name = "--mesh",
        .field = &Run::mesh,
        .type = "AXES",
-       .uses = {{compile, "devices along each axis, for example dp=2,tp=2,pp=2"},
+       .uses = {{compile, "devices along each axis, for example dp=2,tp=2,pp=2; pp=2/tp=2/dp=2 also orders the ranks, "
+                          "dp fastest (with "
+                          "--cluster or --devices: found by a search)"},
                 {trained, "devices along each axis (default: one device)"}},
        .ranks = Agree::Value,
        .planned = otherMesh},
       {.name = "--devices",
        .field = &Run::devices,
        .type = "N",
-       .uses = {{compile, "number of devices for --strategy"}},
+       .uses = {{compile, "number of devices to split over: for --strategy, or found by a search"}},
        .limits = counts,
        .ranks = Agree::Value,
        .refused = strategy},
       {.name = "--strategy",
        .field = &Run::strategy,
        .type = "WORD|FILE",
-       .uses = {{compile, "data, model, pipeline, hybrid, or a strategy file"}},
+       .uses = {{compile, "data, model, pipeline, hybrid, auto (found by a search), or a strategy file"}},
        .ranks = Agree::Contents,
        .refused = strategy},
       {.name = "--schedule",

@@ -21,7 +21,8 @@ Reference::Function Reference::read(const GraphModule &module, const char *name)
       return value ? value.str() : std::string();
     };
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
-    Slot out{text(ir::attr::kind), text(ir::attr::name), tensor.getShape().vec(), ir::dtypeOf(tensor), {}};
+    Slot out{
+        ir::slotKindOf(text(ir::attr::kind)), text(ir::attr::name), tensor.getShape().vec(), ir::dtypeOf(tensor), {}};
     if (auto init = attrs ? attrs.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
       out.distribution = init.getDistribution().str();
       out.a = init.getA();
@@ -93,8 +94,8 @@ std::vector<ir::HostTensor> Reference::arguments(const Function &function, const
                                                  const std::vector<uint32_t> &rows, int64_t m) const {
   std::vector<ir::HostTensor> list;
   for (const Slot &slot : function.arguments)
-    list.push_back(slot.kind == "input" ? input(slot, source, epoch, rows, m * slot.shape[0])
-                                        : values.at({slot.kind, slot.name}));
+    list.push_back(slot.kind == ir::SlotKind::Input ? input(slot, source, epoch, rows, m * slot.shape[0])
+                                                    : values.at({slot.kind, slot.name}));
   return list;
 }
 
@@ -107,13 +108,13 @@ LossSums Reference::train(ir::Slots &values, const DataSource &source, int64_t e
                      {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
       const Slot &slot = function.results[i];
-      const bool metric = ir::isMetric(slot.kind), sum = slot.kind == "gradient";
+      const bool metric = ir::isMetric(slot.kind), sum = slot.kind == ir::SlotKind::Gradient;
       ir::Slots &into = metric ? metrics : values;
-      const ir::SlotKey key = metric ? ir::SlotKey{"metric", ir::metricName(slot.kind, slot.name)}
+      const ir::SlotKey key = metric ? ir::SlotKey{ir::SlotKind::Metric, ir::metricName(slot.kind, slot.name)}
                                      : ir::SlotKey{slot.kind, slot.name};
       if ((metric && metrics.count(key)) || (sum && m > 0))
         accumulate(into.at(key), results[i]);
-      else if (metric || sum || slot.kind == "buffer")
+      else if (metric || sum || slot.kind == ir::SlotKind::Buffer)
         into[key] = std::move(results[i]);
     }
   };
@@ -124,9 +125,10 @@ LossSums Reference::train(ir::Slots &values, const DataSource &source, int64_t e
   for (int64_t m = 0; m < microbatches; ++m)
     run(trainFunction, m);
   LossSums sums;
-  for (size_t i = 0; metrics.count({"metric", namesOfTerm(i).first}); ++i) {
+  for (size_t i = 0; metrics.count({ir::SlotKind::Metric, namesOfTerm(i).first}); ++i) {
     const auto [sum, weight] = namesOfTerm(i);
-    sums.terms.push_back({metrics.at({"metric", sum}).values[0], metrics.at({"metric", weight}).values[0]});
+    sums.terms.push_back(
+        {metrics.at({ir::SlotKind::Metric, sum}).values[0], metrics.at({ir::SlotKind::Metric, weight}).values[0]});
   }
   return sums;
 }
@@ -134,7 +136,7 @@ LossSums Reference::train(ir::Slots &values, const DataSource &source, int64_t e
 void Reference::update(ir::Slots &values, double lr, int64_t step, const LossSums &sums) const {
   std::vector<ir::HostTensor> arguments;
   for (const Slot &slot : updateFunction.arguments) {
-    if (slot.kind == "scalar" || slot.kind == "metric")
+    if (slot.kind == ir::SlotKind::Scalar || slot.kind == ir::SlotKind::Metric)
       arguments.emplace_back(slot.shape, slot.dtype,
                              slot.name == "lr"     ? lr
                              : slot.name == "step" ? static_cast<double>(step)
@@ -151,9 +153,9 @@ void Reference::update(ir::Slots &values, double lr, int64_t step, const LossSum
 std::vector<ir::SlotKey> Reference::order() const {
   std::vector<ir::SlotKey> buffers, gradients, rest;
   for (const Slot &slot : trainFunction.results) {
-    if (slot.kind == "buffer")
+    if (slot.kind == ir::SlotKind::Buffer)
       buffers.push_back({slot.kind, slot.name});
-    else if (slot.kind == "gradient")
+    else if (slot.kind == ir::SlotKind::Gradient)
       gradients.push_back({slot.kind, slot.name});
   }
   for (const Slot &slot : updateFunction.results)

@@ -29,7 +29,8 @@ public:
 
 private:
   struct Slot {
-    std::string kind, name;
+    ir::SlotKind kind;
+    std::string name;
     std::vector<int64_t> shape;
     DType dtype;
     std::string distribution; ///< distribution of the initial values, as in InitValues; empty: no initial values

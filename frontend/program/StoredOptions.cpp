@@ -1,7 +1,7 @@
 // Compares command line options with a stored plan, and completes options from a plan or checkpoint.
 #include "frontend/program/StoredOptions.h"
-#include "frontend/program/Job.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"

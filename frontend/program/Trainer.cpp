@@ -3,14 +3,15 @@
 #include "frontend/program/Advice.h"
 #include "frontend/program/Check.h"
 #include "frontend/program/Files.h"
-#include "frontend/program/Job.h"
 #include "frontend/program/Options.h"
 #include "frontend/program/PredictorImpl.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/simulate/Memory.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/ScheduleSearch.h"
+#include "passes/search/StrategySearch.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
@@ -38,11 +39,15 @@ struct Trainer::Impl {
   TrainConfig config;
 
   /// Traces the model. Prints its warnings on the first call.
-  GraphModule trace(const Job &job);
-  /// The job of a run. A prediction has no batch of evaluation.
-  Job jobOf(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
-  /// Returns the job's options. For cuda without a --target, first sets the target to this machine's GPU, if any.
-  static const passes::CompileOptions &forThisMachine(Job &job);
+  GraphModule trace(const ResolvedOptions &resolved);
+  /// Traces the model with so many rows in a microbatch of training, and of evaluation.
+  GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
+  /// Replaces what the options leave to the search.
+  void search(ResolvedOptions &resolved);
+  /// The options of a run. A prediction has no batch of evaluation.
+  ResolvedOptions optionsOf(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
+  /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
+  static const passes::CompileOptions &forThisMachine(ResolvedOptions &resolved);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
   void warnOfMicrobatches(const plan::Plan &plan);
   bool warned = false, warnedOfMicrobatches = false;
@@ -55,11 +60,15 @@ struct Trainer::Impl {
   std::unique_ptr<Predictor::Impl> load(const RunOptions &given) const;
 };
 
-GraphModule Trainer::Impl::trace(const Job &job) {
-  const int64_t microbatches = job.strategy.microbatches;
-  TrainConfig config = job.config;
-  config.batch = job.batch;
-  GraphModule graph = traceModel(model, config, job.batch / microbatches, job.evalBatch / microbatches);
+GraphModule Trainer::Impl::traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const {
+  TrainConfig config = resolved.config;
+  config.batch = resolved.batch;
+  return traceModel(model, config, rows, evalRows);
+}
+
+GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
+  const int64_t microbatches = resolved.strategy.microbatches;
+  GraphModule graph = traceRows(resolved, resolved.batch / microbatches, resolved.evalBatch / microbatches);
   if (!std::exchange(warned, true) && launchedRank() == 0)
     for (const std::string &warning : warningsOf(graph))
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
@@ -78,22 +87,32 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-Job Trainer::Impl::jobOf(RunOptions options, passes::Purpose purpose) const {
+void Trainer::Impl::search(ResolvedOptions &resolved) {
+  if (!resolved.left)
+    return;
+  const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
+  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.left);
+  resolved.strategy = std::move(found.strategy);
+  resolved.search = std::move(found.record);
+  resolved.left.reset();
+}
+
+ResolvedOptions Trainer::Impl::optionsOf(RunOptions options, passes::Purpose purpose) const {
   TrainConfig own = config;
   if (purpose == passes::Purpose::Prediction) {
     own.evalBatch = 0;
     options.evalBatch.reset();
   }
-  Job job = resolveJob(own, options);
-  job.model = model.name;
-  job.modelOptions = model.options;
-  return job;
+  ResolvedOptions resolved = resolveOptions(own, options);
+  resolved.model = model.name;
+  resolved.modelOptions = model.options;
+  return resolved;
 }
 
-const passes::CompileOptions &Trainer::Impl::forThisMachine(Job &job) {
-  if (job.backend == Target::Kind::Cuda && !job.target)
-    job.target = cudaTarget();
-  return job;
+const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &resolved) {
+  if (resolved.backend == Target::Kind::Cuda && !resolved.target)
+    resolved.target = cudaTarget();
+  return resolved;
 }
 
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
@@ -111,18 +130,23 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    Job job = jobOf(options);
-    if (job.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
+    ResolvedOptions resolved = optionsOf(options);
+    if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
-    GraphModule graph = trace(job);
+    GraphModule graph = trace(resolved);
     const auto given = [&] {
       ValuesToAgree values = valuesToAgree(model, options);
       values.emplace_back("model (its traced graph)", digestOf(graph.str()));
       return values;
     };
     const auto compile = [&] {
-      return PlanFile::fromBytes(passes::searchAndCompile(std::move(graph), forThisMachine(job)), "the compiled plan");
+      if (resolved.left) {
+        search(resolved);
+        graph = trace(resolved);
+      }
+      return PlanFile::fromBytes(passes::searchAndCompile(std::move(graph), forThisMachine(resolved)),
+                                 "the compiled plan");
     };
     plan = planForAllRanks(compile, given, wait);
   }
@@ -190,10 +214,10 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  Job job = jobOf(options, passes::Purpose::Prediction);
-  GraphModule graph = tracePrediction(model, job.config, job.batch);
+  ResolvedOptions resolved = optionsOf(options, passes::Purpose::Prediction);
+  GraphModule graph = tracePrediction(model, resolved.config, resolved.batch);
   const auto compile = [&] {
-    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(job)),
+    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(resolved)),
                                "the compiled prediction");
   };
   const auto plan = planForAllRanks(
@@ -228,16 +252,17 @@ static void requireMemory(const plan::Plan &plan, const RunOptions &options, con
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
-  Job job = impl->jobOf(options);
-  std::vector<uint8_t> bytes = passes::searchAndCompile(impl->trace(job), Impl::forThisMachine(job));
+  ResolvedOptions resolved = impl->optionsOf(options);
+  impl->search(resolved);
+  std::vector<uint8_t> bytes = passes::searchAndCompile(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
-  if (!job.cluster.empty())
-    requireMemory(file->plan(), options, job.cluster);
+  if (!resolved.cluster.empty())
+    requireMemory(file->plan(), options, resolved.cluster);
   return bytes;
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->jobOf(options)).str(); }
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->optionsOf(options)).str(); }
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
@@ -252,14 +277,16 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
-  Job job = impl->jobOf(options);
-  const passes::CompileOptions &compile = Impl::forThisMachine(job);
+  ResolvedOptions resolved = impl->optionsOf(options);
   if (!plan)
-    plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(job), compile), "the compiled plan");
+    impl->search(resolved);
+  const passes::CompileOptions &compile = Impl::forThisMachine(resolved);
+  if (!plan)
+    plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(resolved), compile), "the compiled plan");
   const OpenedData data =
       openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
-  const GraphModule step = passes::step(impl->trace(job), compile);
-  return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), job.threads);
+  const GraphModule step = passes::step(impl->trace(resolved), compile);
+  return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), resolved.threads);
 }
 
 } // namespace cleave

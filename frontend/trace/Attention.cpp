@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
+#include <tuple>
 
 namespace cleave {
 
@@ -156,14 +158,22 @@ Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions 
 
 // ---- rotary position embedding --------------------------------------------------------------------------------------
 
-/// f(angle) for every position and frequency: [t, half].
+/// The cosine or sine of the angle of every position and frequency: [t, half]. Layers ask for the same ones, so the
+/// last are kept.
 static Tensor angles(Ops &ops, int64_t t, int64_t half, const RotaryOptions &o, double (*f)(double)) {
-  std::vector<float> values;
+  thread_local std::map<std::tuple<int64_t, int64_t, int64_t, double, double (*)(double)>, std::vector<float>> known;
+  if (known.size() > 4)
+    known.clear();
+  std::vector<float> &values = known[{t, half, o.start, o.base, f}];
+  if (!values.empty())
+    return tensorOf(ops.constant({t, half}, values));
   values.reserve(static_cast<size_t>(t * half));
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < half; ++i)
+    frequencies.push_back(std::pow(o.base, -static_cast<double>(i) / static_cast<double>(half)));
   for (int64_t position = o.start; position < o.start + t; ++position)
-    for (int64_t i = 0; i < half; ++i)
-      values.push_back(static_cast<float>(
-          f(static_cast<double>(position) * std::pow(o.base, -static_cast<double>(i) / static_cast<double>(half)))));
+    for (const double frequency : frequencies)
+      values.push_back(static_cast<float>(f(static_cast<double>(position) * frequency)));
   return tensorOf(ops.constant({t, half}, values));
 }
 

@@ -46,7 +46,7 @@ private:
   void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
-  mlir::Value argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
+  mlir::Value argument(mlir::Block *body, SlotKind kind, const std::string &name, const Shape &shape,
                        mlir::Type element);
   /// Runs the model's forward.
   std::vector<Tensor> forward(Trace &trace, const std::vector<Tensor> &inputs);
@@ -54,7 +54,7 @@ private:
   void setGroups(const std::string &path);
   void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
   /// Ends the function: results, their kinds and names, the function's type.
-  using Marks = std::vector<std::pair<std::string, std::string>>;
+  using Marks = std::vector<std::pair<SlotKind, std::string>>;
   void close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks, mlir::func::FuncOp function);
 
   const Model &model;
@@ -65,10 +65,10 @@ private:
   std::vector<mlir::NamedAttrList> argAttrs;
 };
 
-mlir::Value Builder::argument(mlir::Block *body, const char *kind, const std::string &name, const Shape &shape,
+mlir::Value Builder::argument(mlir::Block *body, SlotKind kind, const std::string &name, const Shape &shape,
                               mlir::Type element) {
   mlir::NamedAttrList &attrs = argAttrs.emplace_back();
-  attrs.set(attr::kind, b.getStringAttr(kind));
+  attrs.set(attr::kind, kindAttr(b, kind));
   attrs.set(attr::name, b.getStringAttr(name));
   return body->addArgument(mlir::RankedTensorType::get(shape, element), b.getUnknownLoc());
 }
@@ -98,7 +98,7 @@ void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vec
     Shape shape = field.shape;
     shape.insert(shape.begin(), rows);
     mlir::Type element = field.dtype == FieldType::F32 ? mlir::Type(b.getF32Type()) : mlir::Type(b.getI32Type());
-    inputs.push_back(tensorOf(argument(body, "input", field.name, shape, element)));
+    inputs.push_back(tensorOf(argument(body, SlotKind::Input, field.name, shape, element)));
   }
   targets.assign(inputs.end() - static_cast<std::ptrdiff_t>(forLoss), inputs.end());
   inputs.resize(inputs.size() - forLoss);
@@ -107,7 +107,7 @@ void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vec
 void Builder::addParameters(mlir::Block *body, Trace &trace) {
   for (const Parameter *parameter : model.root->parameters()) {
     const std::string path = parameter->path();
-    mlir::Value value = argument(body, "parameter", path, parameter->shape(), b.getF32Type());
+    mlir::Value value = argument(body, SlotKind::Parameter, path, parameter->shape(), b.getF32Type());
     setInit(parameter->initial());
     if (parameter->requiresGrad()) {
       argAttrs.back().set(attr::trainable, b.getBoolAttr(true));
@@ -120,7 +120,7 @@ void Builder::addParameters(mlir::Block *body, Trace &trace) {
 
 void Builder::addBuffers(mlir::Block *body, Trace &trace) {
   for (const Buffer *buffer : model.root->buffers()) {
-    mlir::Value value = argument(body, "buffer", buffer->path(), buffer->shape(), b.getF32Type());
+    mlir::Value value = argument(body, SlotKind::Buffer, buffer->path(), buffer->shape(), b.getF32Type());
     setInit(buffer->initial());
     trace.state[buffer] = value;
     trace.names[value.getAsOpaquePointer()] = buffer->path();
@@ -143,19 +143,19 @@ void checkLoss(const Loss &loss) {
 /// Adds the results and sets the function's type.
 void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function) {
   std::vector<mlir::Value> results = {valueOf(loss.sum), valueOf(loss.weight)};
-  Marks marks = {{"loss", ""}, {"weight", ""}};
+  Marks marks = {{SlotKind::Loss, ""}, {SlotKind::Weight, ""}};
   if (loss.correct.defined()) {
     results.push_back(valueOf(loss.correct));
-    marks.emplace_back("correct", "");
+    marks.emplace_back(SlotKind::Correct, "");
   }
   for (const LossTerm &term : loss.further) {
     const std::string number = std::to_string(&term - loss.further.data() + 1);
     results.insert(results.end(), {valueOf(term.sum), valueOf(term.weight)});
-    marks.insert(marks.end(), {{"loss", number}, {"weight", number}});
+    marks.insert(marks.end(), {{SlotKind::Loss, number}, {SlotKind::Weight, number}});
   }
   for (const Buffer *buffer : trace.changed) {
     results.push_back(trace.state.at(buffer));
-    marks.emplace_back("buffer", buffer->path());
+    marks.emplace_back(SlotKind::Buffer, buffer->path());
   }
   close(trace, results, marks, function);
   if (mode == Trace::Mode::Train)
@@ -173,7 +173,7 @@ void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const
     ofArguments.push_back(attributes.getDictionary(b.getContext()));
   for (const auto &[kind, name] : marks) {
     mlir::NamedAttrList attributes;
-    attributes.set(attr::kind, b.getStringAttr(kind));
+    attributes.set(attr::kind, kindAttr(b, kind));
     if (!name.empty())
       attributes.set(attr::name, b.getStringAttr(name));
     ofResults.push_back(attributes.getDictionary(b.getContext()));
@@ -246,7 +246,7 @@ void Builder::prediction() {
       throw userError(fmt::format("predict: the model returns {}; what it predicts is a scalar, or its first dimension "
                                   "is the batch, here of {} samples",
                                   output.str(), rows));
-    marks.emplace_back("output", results.empty() ? "output" : fmt::format("output.{}", results.size()));
+    marks.emplace_back(SlotKind::Output, results.empty() ? "output" : fmt::format("output.{}", results.size()));
     results.push_back(valueOf(output.dtype() == DType::F32 ? output : cast(output, DType::F32)));
   }
   close(trace, results, marks, function);

@@ -113,6 +113,8 @@ LogicalResult AllReduceOp::verify() {
     return emitOpError("C2: results differ from operands in type");
   if (getAxes().empty())
     return emitOpError("C3: no axis");
+  if (!partialKindOf(getKind()))
+    return emitOpError("C4: no reduction: ") << getKindAttr();
   return success();
 }
 
@@ -131,7 +133,11 @@ static LogicalResult verifyShares(Operation *op, Value whole, Value share, int64
 }
 
 LogicalResult AllGatherOp::verify() { return verifyShares(*this, getResult(), getInput(), getDim(), getSizes()); }
-LogicalResult ReduceScatterOp::verify() { return verifyShares(*this, getInput(), getResult(), getDim(), getSizes()); }
+LogicalResult ReduceScatterOp::verify() {
+  if (!partialKindOf(getKind()))
+    return emitOpError("C3: no reduction: ") << getKindAttr();
+  return verifyShares(*this, getInput(), getResult(), getDim(), getSizes());
+}
 
 LogicalResult ShardSliceOp::verify() {
   auto shape = cast<RankedTensorType>(getInput().getType()).getShape();

@@ -93,7 +93,7 @@ class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemo
 let opDocGroup = OpGroup<"Meshes and reshards"> in {
 
 def Dist_MeshOp : Op<Dist_Dialect, "mesh", [Symbol]> {
-  let summary = "a grid of devices: names and sizes of its axes; rank order is pp, dp, tp from slowest to fastest";
+  let summary = "a grid of devices: names and sizes of its axes";
   let description = [{ (C1) names and sizes have equal length. (C2) names differ. (C3) sizes are at least 1. }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axes, DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$sym_name $axes $sizes attr-dict";
@@ -116,9 +116,10 @@ def Dist_AllReduceOp : Dist_Op<"all_reduce"> {
   let summary = "reduces over the members, in member order; every member receives the result; several tensors form one bucket";
   let description = [{
     (C1) at least one operand. (C2) results have the operands' types. (C3) axes are not empty. If `stages` is given, only
-    those coordinates of axis pp are members (a parameter tied between stages).
+    those coordinates of axis pp are members (a parameter tied between stages). (C4) `kind` is "sum", "max", "min" or "or".
   }];
   let arguments = (ins Variadic<Dist_Tensor>:$inputs, StrArrayAttr:$axes, StrAttr:$kind, OptionalAttr<DenseI64ArrayAttr>:$stages);
+  let extraClassDeclaration = [{ PartialKind getReduction() { return *partialKindOf(getKind()); } }];
   let results = (outs Variadic<Dist_Tensor>:$results);
   let hasVerifier = 1;
 }
@@ -131,8 +132,9 @@ def Dist_AllGatherOp : Dist_Op<"all_gather"> {
 }
 def Dist_ReduceScatterOp : Dist_Op<"reduce_scatter"> {
   let summary = "reduces over the members; each member keeps its share along dimension `dim`";
-  let description = [{ (C1) one size per member; the operand's dimension is their sum. (C2) the result's dimension is one of the sizes. }];
+  let description = [{ (C1) one size per member; the operand's dimension is their sum. (C2) the result's dimension is one of the sizes. (C3) `kind` is "sum", "max", "min" or "or". }];
   let arguments = (ins Dist_Tensor:$input, StrArrayAttr:$axes, I64Attr:$dim, DenseI64ArrayAttr:$sizes, StrAttr:$kind);
+  let extraClassDeclaration = [{ PartialKind getReduction() { return *partialKindOf(getKind()); } }];
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }

@@ -2,6 +2,7 @@
 #include "ir/dist/Sharding.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <numeric>
 
@@ -28,13 +29,16 @@ int64_t Mesh::ranks() const {
   return product;
 }
 
-// Axis order from slowest to fastest: pp, dp, tp. Missing axes count as size 1; unknown axes would come first.
+// Axes from slowest to fastest. Missing axes count as size 1; unknown axes would come first.
 static std::vector<size_t> rankOrder(const Mesh &mesh) {
   std::vector<size_t> order;
   for (size_t i = 0; i < mesh.axes.size(); ++i)
     order.push_back(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return mesh.axes[a].role() < mesh.axes[b].role(); });
+  const auto place = [&](size_t axis) {
+    const std::optional<AxisRole> role = mesh.axes[axis].role();
+    return role ? std::find(mesh.order.begin(), mesh.order.end(), *role) - mesh.order.begin() : -1;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
   return order;
 }
 
@@ -160,6 +164,16 @@ std::string join(const std::vector<std::string> &names) {
 
 } // namespace
 
+static constexpr std::array<std::string_view, 4> partialKinds = {"sum", "max", "min", "or"};
+
+std::string_view text(PartialKind kind) { return partialKinds[static_cast<size_t>(kind)]; }
+
+std::optional<PartialKind> partialKindOf(std::string_view text) {
+  const auto found = std::find(partialKinds.begin(), partialKinds.end(), text);
+  return found == partialKinds.end() ? std::nullopt
+                                     : std::optional(static_cast<PartialKind>(found - partialKinds.begin()));
+}
+
 std::optional<Sharding> Sharding::parse(const std::string &text, std::string *why) {
   std::string reason;
   auto fail = [&]() -> std::optional<Sharding> {
@@ -180,12 +194,12 @@ std::optional<Sharding> Sharding::parse(const std::string &text, std::string *wh
   if (bar != std::string::npos) {
     std::string partial = trim(text.substr(bar + 1));
     size_t space = partial.find(' ');
-    result.partialKind = partial.substr(0, space);
-    if (space == std::string::npos || (result.partialKind != "sum" && result.partialKind != "max" &&
-                                       result.partialKind != "min" && result.partialKind != "or")) {
+    const std::optional<PartialKind> kind = partialKindOf(partial.substr(0, space));
+    if (space == std::string::npos || !kind) {
       reason = "\"" + partial + "\" is not `sum|max|min|or axes`";
       return fail();
     }
+    result.partialKind = *kind;
     if (!parseAxes(trim(partial.substr(space)), result.partialAxes, reason))
       return fail();
   }
@@ -220,7 +234,7 @@ std::string Sharding::str() const {
     text += ")";
   }
   if (!partialAxes.empty())
-    text += (text.empty() ? "| " : " | ") + partialKind + " " + join(partialAxes);
+    text += (text.empty() ? "| " : " | ") + std::string(cleave::text(partialKind)) + " " + join(partialAxes);
   return text;
 }
 

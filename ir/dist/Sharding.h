@@ -2,9 +2,11 @@
 #pragma once
 #include "runtime/base/AxisRole.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cleave {
@@ -17,9 +19,11 @@ struct MeshAxis {
   bool operator==(const MeshAxis &) const = default;
 };
 
-/// A grid of devices. Axes are listed dp, tp, pp; rank = (pp * DP + dp) * TP + tp.
+/// A grid of devices. Axes are listed dp, tp, pp. Ranks are numbered along them in `order`, the last one fastest: by
+/// default rank = (pp * DP + dp) * TP + tp. As rank r runs on device r, this decides which axis is inside a node.
 struct Mesh {
   std::vector<MeshAxis> axes;
+  std::array<AxisRole, axisRoles.size()> order = axisRoles;
   /// Size of an axis; 1 if the mesh has no such axis.
   int64_t size(const std::string &axis) const;
   int64_t size(AxisRole role) const { return size(std::string(axisName(role))); }
@@ -56,11 +60,16 @@ struct DimSharding {
   bool operator==(const DimSharding &) const = default;
 };
 
+/// How the terms of a partial value are combined.
+enum class PartialKind : uint8_t { Sum, Max, Min, Or };
+std::string_view text(PartialKind kind); ///< "sum", "max", "min", "or"
+std::optional<PartialKind> partialKindOf(std::string_view text);
+
 /// The layout of a tensor on the mesh: factors per dimension, and the axes over which the value is partial.
 struct Sharding {
   std::vector<DimSharding> dims;
   std::vector<std::string> partialAxes;
-  std::string partialKind = "sum";
+  PartialKind partialKind = PartialKind::Sum;
 
   static Sharding replicated(const std::vector<int64_t> &shape);
   /// Parses the text form: `dp, _, (3 x 4:tp x 16) | sum pp`. Returns nullopt and sets `why` if it is malformed.

@@ -64,6 +64,10 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
     return failure();
   if (attribute.getName() == attr::phase && cast<StringAttr>(attribute.getValue()) != "backward")
     return op->emitError("C4: ") << attr::phase << " must be \"backward\", found " << attribute.getValue();
+  if (attribute.getName() == attr::kind &&
+      slotKindOf(cast<StringAttr>(attribute.getValue()).getValue()) == SlotKind::None)
+    return op->emitError("C5: ") << attr::kind << " is " << attribute.getValue()
+                                 << ", which is no kind of argument or result";
   return success();
 }
 LogicalResult CleaveDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
@@ -155,6 +159,14 @@ StringRef cleave::ir::argumentText(BlockArgument argument, StringRef attribute) 
 }
 StringRef cleave::ir::resultText(func::FuncOp function, unsigned index, StringRef attribute) {
   return textOf(function.getResultAttrOfType<StringAttr>(index, attribute));
+}
+SlotKind cleave::ir::argumentKind(func::FuncOp function, unsigned index) {
+  return slotKindOf(argumentText(function, index, attr::kind));
+}
+SlotKind cleave::ir::argumentKind(BlockArgument argument) { return slotKindOf(argumentText(argument, attr::kind)); }
+StringAttr cleave::ir::kindAttr(Builder &builder, SlotKind kind) { return builder.getStringAttr(text(kind)); }
+SlotKind cleave::ir::resultKind(func::FuncOp function, unsigned index) {
+  return slotKindOf(resultText(function, index, attr::kind));
 }
 
 void cleave::ir::copyMarks(Operation *from, Operation *to) {

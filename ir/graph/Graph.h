@@ -1,6 +1,7 @@
 // The graph dialect in C++: ops, attributes, and the names of discardable attributes on functions and ops.
 #pragma once
 #include "ir/graph/Enums.h"
+#include "ir/graph/SlotKind.h"
 #include "runtime/base/DType.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -84,6 +85,11 @@ mlir::Type elementType(mlir::MLIRContext *context, DType type);
 llvm::StringRef argumentText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
 llvm::StringRef argumentText(mlir::BlockArgument argument, llvm::StringRef attribute);
 llvm::StringRef resultText(mlir::func::FuncOp function, unsigned index, llvm::StringRef attribute);
+/// The kind of a function's argument or result.
+SlotKind argumentKind(mlir::func::FuncOp function, unsigned index);
+SlotKind argumentKind(mlir::BlockArgument argument);
+SlotKind resultKind(mlir::func::FuncOp function, unsigned index);
+mlir::StringAttr kindAttr(mlir::Builder &builder, SlotKind kind);
 
 /// The value of a splat constant; nullopt for any other attribute. Integers and i1 are converted to double.
 std::optional<double> splatOf(mlir::Attribute value);

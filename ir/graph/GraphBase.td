@@ -66,7 +66,8 @@ def Cleave_Dialect : Dialect {
     | `cleave.epilogues` | the module: matrix products may compute bias and activation | unit |
 
     The verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it
-    has its type, (C4) `cleave.phase` is "backward".
+    has its type, (C4) `cleave.phase` is "backward", (C5) `cleave.kind` is a kind
+    of `ir/graph/SlotKind.h`.
 
     Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
     types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the

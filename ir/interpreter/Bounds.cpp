@@ -88,11 +88,14 @@ bool Bounds::widenInTypes(const Run &run, const Types &types) {
 bool Bounds::leavesRange(const Run &run, const Types &types, size_t step) const {
   RoundingScope scope({Rounding::Kind::ToType});
   const std::vector<Slots> typed = run();
+  if (RoundingScope::now().halfAddends > 65504)
+    return true;
   for (size_t s = 0; s <= step; ++s)
     for (const auto &[key, tensor] : typed[s])
       for (size_t i = 0; i < tensor.values.size(); ++i)
         if (!std::isfinite(tensor.values[i]) ||
-            (types.addends == DType::F16 && key.kind == "gradient" && std::abs(tensor.values[i]) > 65504. / 8) ||
+            (types.addends == DType::F16 && key.kind == SlotKind::Gradient &&
+             std::abs(tensor.values[i]) > 65504. / 8) ||
             (key.name.find("loss_scale") != std::string::npos && tensor.values[i] != exact[s].at(key).values[i]))
           return true;
   return false;

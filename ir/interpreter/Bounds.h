@@ -35,8 +35,8 @@ struct Bounds {
   /// if it has done both.
   bool widenInTypes(const Run &run, const Types &types);
   /// Whether the graph itself leaves the range of its types up to this step, or changes its loss scale, so that results
-  /// are not comparable. With sums in f16, gradients must stay below an eighth of its range, because the partial sums
-  /// of ranks may be larger than the total.
+  /// are not comparable. With sums in f16, gradients must stay below an eighth of its range, and the magnitudes
+  /// that a reduction adds within it, because the partial sums of ranks may be larger than the total.
   bool leavesRange(const Run &run, const Types &types, size_t step) const;
 
 private:

@@ -36,7 +36,7 @@ static RankPort &portOf(Environment &environment) {
 }
 
 /// Reduces tensor `index` of all members in member order, rounding once.
-static HostTensor reduced(const Parts &parts, size_t index, const std::string &kind) {
+static HostTensor reduced(const Parts &parts, size_t index, PartialKind kind) {
   HostTensor out = (*parts[0])[index];
   for (size_t member = 1; member < parts.size(); ++member) {
     const HostTensor &other = (*parts[member])[index];
@@ -45,16 +45,19 @@ static HostTensor reduced(const Parts &parts, size_t index, const std::string &k
                   "distributed interpreter: members reduce " + typeText(out) + " and " + typeText(other));
     for (size_t i = 0; i < out.values.size(); ++i) {
       double value = other.values[i], &result = out.values[i];
-      if (kind == "sum")
+      switch (kind) {
+      case PartialKind::Sum:
         result += value;
-      else if (kind == "max")
+        break;
+      case PartialKind::Max:
         result = value > result || value != value ? value : result;
-      else if (kind == "min")
+        break;
+      case PartialKind::Min:
         result = value < result || value != value ? value : result;
-      else if (kind == "or")
+        break;
+      case PartialKind::Or:
         result = result != 0 || value != 0;
-      else
-        throw Error(Status::Internal, "distributed interpreter: reduction \"" + kind + "\"");
+      }
     }
   }
   out.round();
@@ -80,7 +83,7 @@ static Kernel allReduce(dist::AllReduceOp op) {
   std::vector<int64_t> members;
   if (stages)
     members = stages->vec();
-  return [axes = namesOf(op.getAxes()), kind = op.getKind().str(), members,
+  return [axes = namesOf(op.getAxes()), kind = op.getReduction(), members,
           count = op.getInputs().size()](const Operands &in, Environment &environment) {
     std::vector<HostTensor> mine, results;
     std::string types;
@@ -89,7 +92,8 @@ static Kernel allReduce(dist::AllReduceOp op) {
       types += " " + typeText(*input);
     }
     Parts parts =
-        portOf(environment).exchange(axes, members, joined("all_reduce", axes, kind + types), std::move(mine));
+        portOf(environment)
+            .exchange(axes, members, joined("all_reduce", axes, std::string(text(kind)) + types), std::move(mine));
     for (size_t i = 0; i < count; ++i)
       results.push_back(reduced(parts, i, kind));
     return results;
@@ -131,9 +135,10 @@ static Kernel allGather(dist::AllGatherOp op) {
 
 static Kernel reduceScatter(dist::ReduceScatterOp op) {
   return [axes = namesOf(op.getAxes()), dim = int64_t(op.getDim()), sizes = op.getSizes().vec(),
-          kind = op.getKind().str()](const Operands &in, Environment &environment) {
+          kind = op.getReduction()](const Operands &in, Environment &environment) {
     RankPort &port = portOf(environment);
-    Parts parts = port.exchange(axes, {}, joined("reduce_scatter", axes, kind + " " + typeText(*in[0])), one(*in[0]));
+    Parts parts = port.exchange(
+        axes, {}, joined("reduce_scatter", axes, std::string(text(kind)) + " " + typeText(*in[0])), one(*in[0]));
     if (parts.size() != sizes.size())
       throw wrongShares("reduce_scatter", sizes.size(), parts.size());
     int64_t mine = mineAmong(port, axes), from = 0;

@@ -35,7 +35,7 @@ struct LocalFunction {
 
 } // namespace
 
-static bool perMicrobatch(const std::string &kind) { return kind == "input" || kind == "stash"; }
+static bool perMicrobatch(SlotKind kind) { return kind == SlotKind::Input || kind == SlotKind::Stash; }
 
 static SlotKey keyAt(SlotKey key, int64_t microbatch) {
   if (perMicrobatch(key.kind))
@@ -43,21 +43,21 @@ static SlotKey keyAt(SlotKey key, int64_t microbatch) {
   return key;
 }
 
-static std::string slotText(const SlotKey &key) { return key.kind + " " + key.name; }
+static std::string slotText(const SlotKey &key) { return std::string(text(key.kind)) + " " + key.name; }
 
-static std::string text(DictionaryAttr attributes, StringRef name) {
+static std::string textOf(DictionaryAttr attributes, StringRef name) {
   auto value = attributes ? dyn_cast_or_null<StringAttr>(attributes.get(name)) : StringAttr();
   return value ? value.str() : "";
 }
 
 static SlotInfo slotInfo(DictionaryAttr attributes, Type type, const std::string &function) {
   SlotInfo info;
-  info.key = {text(attributes, attr::kind), text(attributes, attr::name), 0};
-  if (info.key.kind.empty())
+  info.key = {slotKindOf(textOf(attributes, attr::kind)), textOf(attributes, attr::name), 0};
+  if (info.key.kind == SlotKind::None)
     throw Error(Status::Internal,
                 "distributed interpreter: an argument or result of @" + function + " has no cleave.kind");
   if (info.key.name.empty())
-    info.key.name = info.key.kind; // a metric ("loss"): the kind is also the name
+    info.key.name = text(info.key.kind); // a metric ("loss"): the kind is also the name
   info.type = emptyTensor(type);
   auto sharding = dyn_cast_or_null<dist::ShardingAttr>(attributes.get(dist::attr::sharding));
   auto global = dyn_cast_or_null<TypeAttr>(attributes.get(dist::attr::global));

@@ -3,6 +3,7 @@
 // caller passes what each rank runs, and in which order. No MLIR in this header.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "ir/graph/SlotKind.h"
 #include "ir/interpreter/Interpreter.h"
 
 #include <compare>
@@ -10,10 +11,11 @@
 
 namespace cleave::ir {
 
-/// Key of a slot: slots with equal kind and name are the same memory. Slots of kind "input" and "stash" exist once per
+/// Key of a slot: slots with equal kind and name are the same memory. Slots of kind Input and Stash exist once per
 /// microbatch; for other kinds `microbatch` is 0.
 struct SlotKey {
-  std::string kind, name;
+  SlotKind kind = SlotKind::None;
+  std::string name;
   int64_t microbatch = 0;
   auto operator<=>(const SlotKey &) const = default;
 };
@@ -40,7 +42,7 @@ std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector
                                   const Context &context = {});
 
 /// The slots of each rank's functions, cut from the whole tensors by the `dist.sharding` of the argument or result.
-/// Their kinds are "parameter", "buffer", "state", "scalar", "input" (per microbatch), and any other in `whole`. Slots
+/// Their kinds are Parameter, Buffer, State, Scalar, Input (per microbatch), and any other in `whole`. Slots
 /// that `whole` lacks are skipped.
 std::vector<Slots> scatterSlots(const DistributedProgram &program, const Slots &whole);
 

@@ -98,6 +98,8 @@ double addend(double value) {
   return perturbed(value, noiseDigits(rounding.addends), rounding.state);
 }
 
+void noteHalfAddends(double magnitudes) { rounding.halfAddends = std::max(rounding.halfAddends, magnitudes); }
+
 double roundTo(DType dtype, double value) {
   if (rounding.kind != Rounding::Kind::ToType && isFloat(dtype))
     return roundOther(dtype, value, rounding.state);

@@ -29,6 +29,7 @@ struct Rounding {
   uint64_t state = 1;         ///< state of the random generator
   uint64_t sample = 1;        ///< seed for casts, in which equal values must have equal results
   double largest = 0;         ///< None: the largest magnitude seen so far
+  double halfAddends = 0;     ///< ToType: the largest sum, seen so far, of the magnitudes that a sum in f16 adds
 };
 /// Sets the thread's rounding for the lifetime of this object.
 class RoundingScope {
@@ -49,6 +50,8 @@ double inside(DType dtype, double value);
 /// Adds noise (Kind::Noise only) to an addend of a sum, so that a sum that cancels has an error relative to its
 /// addends. Addends of at most 12 significant bits are not changed: sums of small whole numbers are exact in any order.
 double addend(double value);
+/// Records the magnitudes that a sum in f16 adds (Kind::ToType only). The partial sums of ranks may be as large.
+void noteHalfAddends(double magnitudes);
 /// Like roundTo, but under noise equal values have equal results, and values that the type can represent are unchanged.
 /// Repeating a cast, or casting back, returns the same value.
 double castTo(DType dtype, double value);

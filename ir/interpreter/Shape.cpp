@@ -5,6 +5,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -81,13 +82,18 @@ static Kernel reduce(ReduceOp op) {
     for (size_t i = 0, kept = 0; i < strides.size(); ++i)
       if (!std::binary_search(dims.begin(), dims.end(), int64_t(i)))
         strides[i] = own[kept++];
+    std::vector<double> magnitudes(kind == ReduceKind::Sum && out.dtype == DType::F16 ? out.values.size() : 0);
     walk(in[0]->shape, strides, 0, [&](int64_t i, int64_t at) {
       double value = in[0]->values[i], &result = out.values[at];
+      if (!magnitudes.empty())
+        magnitudes[at] += std::abs(value);
       if (kind == ReduceKind::Sum)
         result += addend(value);
       else if (kind == ReduceKind::Max ? value > result || value != value : value < result || value != value)
         result = value;
     });
+    if (!magnitudes.empty())
+      noteHalfAddends(*std::max_element(magnitudes.begin(), magnitudes.end()));
     if (kind == ReduceKind::Sum) // max and min only select, so nothing is rounded
       out.round();
     return one(std::move(out));

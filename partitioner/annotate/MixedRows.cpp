@@ -14,7 +14,7 @@ namespace {
 /// The number of rows of the inputs; 0 without inputs.
 int64_t rowsOf(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
-    if (ir::argumentText(argument, ir::attr::kind) == "input")
+    if (ir::argumentKind(argument) == ir::SlotKind::Input)
       if (const ArrayRef<int64_t> shape = ir::shapeOf(argument); !shape.empty())
         return shape[0];
   return 0;
@@ -50,7 +50,7 @@ private:
   void findOwn(func::FuncOp function) {
     own.resize(problem.tensors.size());
     for (BlockArgument argument : function.getArguments())
-      own[argument.getArgNumber()] = ir::argumentText(argument, ir::attr::kind) == "input";
+      own[argument.getArgNumber()] = ir::argumentKind(argument) == ir::SlotKind::Input;
     for (size_t id = 0; id < problem.ops.size(); ++id) {
       const ProblemOp &op = problem.ops[id];
       const bool is = isa<ir::RandomUniformOp>(ops[id]) ||
@@ -65,7 +65,7 @@ private:
     needed.resize(problem.tensors.size());
     for (OpOperand &result : function.getBody().front().getTerminator()->getOpOperands())
       needed[problem.ops.back().operands[result.getOperandNumber()]] =
-          ir::resultText(function, result.getOperandNumber(), ir::attr::kind) != "output" ||
+          ir::resultKind(function, result.getOperandNumber()) != ir::SlotKind::Output ||
           !ir::shapeOf(result.get()).empty();
     for (const ProblemOp &op : llvm::reverse(problem.ops))
       if (llvm::any_of(op.results, [&](TensorId result) { return needed[result]; }))

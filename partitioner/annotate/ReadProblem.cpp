@@ -99,14 +99,16 @@ private:
     std::vector<TensorId> values;
     std::vector<Result> results;
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-      const StringRef kind = ir::resultText(func, i, ir::attr::kind), name = ir::resultText(func, i, ir::attr::name);
+      const ir::SlotKind kind = ir::resultKind(func, i);
+      const StringRef name = ir::resultText(func, i, ir::attr::name);
+      using enum ir::SlotKind;
       Result result;
-      if (kind == "gradient" || kind == "parameter" || kind == "buffer")
+      if (kind == Gradient || kind == Parameter || kind == Buffer)
         result.follows = nameOf(name);
-      else if (kind == "state")
+      else if (kind == State)
         result.follows = nameOf(parameterOf(name));
-      result.gradient = kind == "gradient";
-      result.mayBePartial = kind == "gradient" || kind == "loss" || kind == "weight" || kind == "correct";
+      result.gradient = kind == Gradient;
+      result.mayBePartial = kind == Gradient || ir::isMetric(kind);
       values.push_back(ids.at(value));
       results.push_back(result);
     }
@@ -118,15 +120,16 @@ private:
 
   void pin(BlockArgument argument) {
     const TensorId tensor = ids.at(argument);
-    const StringRef kind = ir::argumentText(argument, ir::attr::kind),
-                    name = ir::argumentText(argument, ir::attr::name);
+    const ir::SlotKind kind = ir::argumentKind(argument);
+    const StringRef name = ir::argumentText(argument, ir::attr::name);
+    using enum ir::SlotKind;
     const std::vector<int64_t> &shape = problem.tensors[tensor].shape;
     std::optional<Sharding> &pinned = problem.arguments[tensor].pinned;
-    if (kind == "input")
+    if (kind == Input)
       pinned = inputSharding(shape);
-    else if (kind == "gradient" || kind == "state")
-      pinned = ofParameter(kind == "state" ? parameterOf(name) : name, shape);
-    else if (kind == "parameter" || kind == "buffer")
+    else if (kind == Gradient || kind == State)
+      pinned = ofParameter(kind == State ? parameterOf(name) : name, shape);
+    else if (kind == Parameter || kind == Buffer)
       pinned = storedSharding(tensor, name.str());
     else
       pinned = Sharding::replicated(shape);

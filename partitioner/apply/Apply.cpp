@@ -26,8 +26,8 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
     for (const BlockArgument argument : train.getArguments()) {
-      const StringRef kind = ir::argumentText(argument, ir::attr::kind);
-      if (kind == "parameter" || kind == "buffer")
+      const ir::SlotKind kind = ir::argumentKind(argument);
+      if (kind == ir::SlotKind::Parameter || kind == ir::SlotKind::Buffer)
         matched |= matches(rule.pattern, ir::argumentText(argument, ir::attr::name).str());
     }
     if (!matched)
@@ -162,7 +162,7 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
       stages[stageOf(op)].flops += flopsOf(op);
   });
   for (BlockArgument argument : train.getArguments()) {
-    if (ir::argumentText(argument, ir::attr::kind) == "parameter")
+    if (ir::argumentKind(argument) == ir::SlotKind::Parameter)
       stages[static_cast<size_t>(info.homes.at(ir::argumentText(argument, ir::attr::name).str()))].parameters +=
           cast<RankedTensorType>(argument.getType()).getNumElements();
   }
@@ -190,7 +190,7 @@ void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
 }
 
 /// Adds the messages of a cut. `only`: the kind of all segments of the cut; if absent, the kinds that the cut records.
-void addMessages(Applied &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
+void addMessages(LocalPrograms &applied, const Segmentation &cut, std::optional<SegmentKind> only = std::nullopt) {
   const Decisions &strategy = applied.decisions;
   const auto chunkOf = [&](int64_t stage) { return stage / strategy.mesh.size(AxisRole::Pipeline); };
   for (const Crossing &crossing : cut.crossings) {
@@ -227,8 +227,8 @@ Decisions decide(ModuleOp annotated, const Strategy &strategy, const NamedShardi
   return Decisions(std::move(complete), trains);
 }
 
-Applied apply(ModuleOp annotated, const Decisions &strategy) {
-  Applied applied;
+LocalPrograms apply(ModuleOp annotated, const Decisions &strategy) {
+  LocalPrograms applied;
   applied.decisions = strategy;
   StepInfo info = describeStep(annotated, strategy);
   applied.module = OwningOpRef<ModuleOp>(ModuleOp::create(annotated.getLoc()));

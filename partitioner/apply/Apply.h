@@ -1,7 +1,7 @@
 // Applies a strategy to a step: deterministic, for any valid strategy from any source.
 #pragma once
 #include "partitioner/annotate/Annotate.h"
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 
 namespace cleave::partitioner {
 
@@ -34,6 +34,6 @@ Decisions decide(mlir::ModuleOp annotated, const Strategy &strategy, const Named
 
 /// Emits local programs with explicit collectives, messages and schedules. Deterministic, for any decisions, whoever
 /// made them.
-Applied apply(mlir::ModuleOp annotated, const Decisions &decisions);
+LocalPrograms apply(mlir::ModuleOp annotated, const Decisions &decisions);
 
 } // namespace cleave::partitioner

@@ -17,7 +17,7 @@ static bool isReadBackward(Value value) {
 static bool isChanged(func::FuncOp train, BlockArgument buffer) {
   const StringRef name = ir::argumentText(buffer, ir::attr::name);
   for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands())
-    if (ir::resultText(train, result.getOperandNumber(), ir::attr::kind) == "buffer" &&
+    if (ir::resultKind(train, result.getOperandNumber()) == ir::SlotKind::Buffer &&
         ir::resultText(train, result.getOperandNumber(), ir::attr::name) == name)
       return result.get() != buffer;
   return false;
@@ -25,8 +25,7 @@ static bool isChanged(func::FuncOp train, BlockArgument buffer) {
 
 void keepChangedBuffers(func::FuncOp train) {
   for (BlockArgument argument : train.getArguments()) {
-    if (ir::argumentText(argument, ir::attr::kind) != "buffer" || !isChanged(train, argument) ||
-        !isReadBackward(argument))
+    if (ir::argumentKind(argument) != ir::SlotKind::Buffer || !isChanged(train, argument) || !isReadBackward(argument))
       continue;
     Operation *first = nullptr;
     for (Operation *user : argument.getUsers())

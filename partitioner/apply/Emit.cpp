@@ -74,7 +74,7 @@ private:
     for (OpOperand &result : source.getBody().front().getTerminator()->getOpOperands()) {
       const unsigned i = result.getOperandNumber();
       Operation *maker = result.get().getDefiningOp();
-      if (ir::resultText(source, i, ir::attr::kind) != "gradient" || !maker || cut.place.at(maker) != key)
+      if (ir::resultKind(source, i) != ir::SlotKind::Gradient || !maker || cut.place.at(maker) != key)
         continue;
       const std::string name = ir::resultText(source, i, ir::attr::name).str();
       if (accumulates(name))
@@ -86,7 +86,7 @@ private:
   void accumulateGradients(Value value) {
     if (auto found = gradientsOf.find(value); found != gradientsOf.end())
       for (const std::string &name : found->second)
-        sums[name] = add("gradient", info.sumName(name), value);
+        sums[name] = add(ir::SlotKind::Gradient, info.sumName(name), value);
   }
 
   void emit(Operation *op) {
@@ -158,7 +158,7 @@ private:
     Operation *def = value.getDefiningOp();
     if (std::string name = workingCopyName(def); !name.empty()) {
       copies.try_emplace(name, def);
-      return values[value] = local.slot("working", name, value);
+      return values[value] = local.slot(ir::SlotKind::Working, name, value);
     }
     SegmentKey made = cut.place.at(def);
     if (isRemade(def, made.stage != key.stage)) {
@@ -170,7 +170,8 @@ private:
       receiveAll(*crossing);
       return values.at(value);
     }
-    return values[value] = local.slot("stash", cut.stashes.at({value.getAsOpaquePointer(), key.stage}), value);
+    return values[value] =
+               local.slot(ir::SlotKind::Stash, cut.stashes.at({value.getAsOpaquePointer(), key.stage}), value);
   }
 
   void send(Value value) {
@@ -204,7 +205,7 @@ private:
     }
     std::sort(kept.begin(), kept.end(), [](auto &a, auto &b) { return a.first < b.first; });
     for (auto &[name, value] : kept)
-      local.returns("stash", name, get(value));
+      local.returns(ir::SlotKind::Stash, name, get(value));
   }
 
   void returnResults() {
@@ -212,17 +213,18 @@ private:
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value value = terminator->getOperand(i);
       Operation *def = value.getDefiningOp();
-      std::string kind = ir::resultText(source, i, ir::attr::kind).str(),
-                  name = ir::resultText(source, i, ir::attr::name).str();
+      const ir::SlotKind kind = ir::resultKind(source, i);
+      const std::string name = ir::resultText(source, i, ir::attr::name).str();
       auto stage = source.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
       SegmentKey made = def ? cut.place.at(def) : SegmentKey{stage ? stage.getInt() : 0, SegmentKind::Forward};
       if (made != key)
         continue;
       if (ir::isMetric(kind))
-        local.returns("metric", ir::metricName(kind, name), add("metric", ir::metricName(kind, name), value));
-      else if (kind == "gradient")
+        local.returns(ir::SlotKind::Metric, ir::metricName(kind, name),
+                      add(ir::SlotKind::Metric, ir::metricName(kind, name), value));
+      else if (kind == ir::SlotKind::Gradient)
         local.returns(kind, info.sumName(name), sums.count(name) ? sums.at(name) : get(value));
-      else if (kind == "buffer" || kind == "output")
+      else if (kind == ir::SlotKind::Buffer || kind == ir::SlotKind::Output)
         local.returns(kind, name, get(value));
     }
   }
@@ -233,9 +235,9 @@ private:
   }
 
   // Adds the value to the slot's accumulated sum.
-  Value add(const std::string &kind, const std::string &name, Value value) {
-    Value slot = kind == "metric" ? local.slot(kind, name, cast<RankedTensorType>(value.getType()))
-                                  : local.slot(kind, name, value);
+  Value add(ir::SlotKind kind, const std::string &name, Value value) {
+    Value slot = kind == ir::SlotKind::Metric ? local.slot(kind, name, cast<RankedTensorType>(value.getType()))
+                                              : local.slot(kind, name, value);
     auto op = ir::AddOp::create(local.builder, value.getLoc(), slot, get(value));
     if (Operation *def = value.getDefiningOp())
       if (def->getNumResults() == 1) {
@@ -254,9 +256,9 @@ std::vector<ReducedResult> totalsOf(func::FuncOp func, const Strategy &strategy,
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
   for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-    std::string kind = ir::resultText(func, i, ir::attr::kind).str(),
-                name = ir::resultText(func, i, ir::attr::name).str();
-    if (gradients ? kind != "gradient" : !ir::isMetric(kind))
+    const ir::SlotKind kind = ir::resultKind(func, i);
+    const std::string name = ir::resultText(func, i, ir::attr::name).str();
+    if (gradients ? kind != ir::SlotKind::Gradient : !ir::isMetric(kind))
       continue;
     Value value = terminator->getOperand(i);
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
@@ -294,7 +296,7 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
     const unsigned i = result.getOperandNumber();
     const StringRef name = ir::resultText(func, i, ir::attr::name);
     auto argument = dyn_cast<BlockArgument>(result.get());
-    if (ir::resultText(func, i, ir::attr::kind) != "buffer" ||
+    if (ir::resultKind(func, i) != ir::SlotKind::Buffer ||
         (argument && ir::argumentText(argument, ir::attr::name) == name))
       continue;
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
@@ -311,9 +313,9 @@ void findOwners(StepInfo &info) {
     if (!func)
       continue;
     for (BlockArgument argument : func.getArguments()) {
-      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(),
-                        name = ir::argumentText(argument, ir::attr::name).str();
-      if (kind != "parameter" && kind != "buffer")
+      const ir::SlotKind kind = ir::argumentKind(argument);
+      const std::string name = ir::argumentText(argument, ir::attr::name).str();
+      if (kind != ir::SlotKind::Parameter && kind != ir::SlotKind::Buffer)
         continue;
       collectReaders(argument, readers[name]);
     }
@@ -359,7 +361,7 @@ static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
     left[gradient.name] = shardingOf(gradient.value);
   for (BlockArgument argument : info.update.getArguments()) {
     const auto found = left.find(ir::argumentText(argument, ir::attr::name).str());
-    if (ir::argumentText(argument, ir::attr::kind) == "gradient" && found != left.end() &&
+    if (ir::argumentKind(argument) == ir::SlotKind::Gradient && found != left.end() &&
         shardingOf(argument).dims != found->second.dims)
       scattered[found->first] = shardingOf(argument);
   }

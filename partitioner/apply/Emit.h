@@ -1,6 +1,6 @@
 // Emits the local functions of one class of equal ranks.
 #pragma once
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "partitioner/apply/Localise.h"
 #include "partitioner/apply/Segments.h"
 #include "partitioner/apply/WorkingCopies.h"
@@ -79,20 +79,20 @@ public:
   mlir::func::FuncOp func;
 
   /// The argument for slot (kind, name), created on first use; `global`: the annotated value it is a piece of.
-  mlir::Value slot(const std::string &kind, const std::string &name, mlir::Value global);
-  mlir::Value slot(const std::string &kind, const std::string &name, mlir::RankedTensorType type);
+  mlir::Value slot(ir::SlotKind kind, const std::string &name, mlir::Value global);
+  mlir::Value slot(ir::SlotKind kind, const std::string &name, mlir::RankedTensorType type);
   /// The slot of an argument of the annotated function.
   mlir::Value slot(mlir::BlockArgument global);
   /// Returns `value` in slot (kind, name).
-  void returns(const std::string &kind, const std::string &name, mlir::Value value);
+  void returns(ir::SlotKind kind, const std::string &name, mlir::Value value);
   /// Finishes the function. Erases an empty function and returns false.
   bool finish(RankClass &rankClass);
 
 private:
   SegmentId segment;
-  std::map<std::pair<std::string, std::string>, mlir::Value> arguments;
+  std::map<std::pair<ir::SlotKind, std::string>, mlir::Value> arguments;
   llvm::SmallVector<mlir::NamedAttrList> argumentAttributes;
-  std::vector<std::tuple<std::string, std::string, mlir::Value>> results;
+  std::vector<std::tuple<ir::SlotKind, std::string, mlir::Value>> results;
 };
 
 } // namespace cleave::partitioner

@@ -63,7 +63,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
     Bucket sum = sumOf(info, gradient);
     if (sum.axes.empty())
       continue;
-    Value slot = local.slot("gradient", info.sumName(gradient.name), gradient.value);
+    Value slot = local.slot(ir::SlotKind::Gradient, info.sumName(gradient.name), gradient.value);
     int64_t bytes = typeOf(slot).getNumElements() * sum.element.getIntOrFloatBitWidth() / 8;
     auto open = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket &b) {
       return b.axes == sum.axes && b.positions == sum.positions && b.element == sum.element;
@@ -105,7 +105,7 @@ void scatter(const StepInfo &info, LocalFunction &local, const ReducedResult &gr
   part.getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
   if (typeOf(part).getElementType() != own)
     part = ir::CastOp::create(local.builder, local.func.getLoc(), typeOf(part).clone(own), part);
-  local.returns("gradient", gradient.name, part);
+  local.returns(ir::SlotKind::Gradient, gradient.name, part);
 }
 
 /// Reduces the gradients of a bucket, and adds the sums to `sums`. If the reduction's type differs from the gradients',
@@ -116,12 +116,12 @@ void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &buck
   for (auto [gradient, slot] : llvm::zip_equal(bucket.gradients, bucket.values))
     sent.push_back(inType(local, *gradient, slot, bucket.element, {}));
   SmallVector<Value> reduced =
-      local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, "sum", bucket.positions);
+      local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, PartialKind::Sum, bucket.positions);
   if (Operation *op = reduced[0].getDefiningOp())
     op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
   for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced)) {
     Value whole = inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes);
-    local.returns("gradient", info.sumName(gradient->name), whole);
+    local.returns(ir::SlotKind::Gradient, info.sumName(gradient->name), whole);
     sums[gradient] = whole;
   }
 }
@@ -137,7 +137,8 @@ void reduceGradients(const StepInfo &info, LocalFunction &local, int64_t positio
   const auto scatterSum = [&](const ReducedResult &gradient) {
     const auto known = sums.find(&gradient);
     scatter(info, local, gradient,
-            known != sums.end() ? known->second : local.slot("gradient", info.sumName(gradient.name), gradient.value));
+            known != sums.end() ? known->second
+                                : local.slot(ir::SlotKind::Gradient, info.sumName(gradient.name), gradient.value));
   };
   const auto scattered = [&](const ReducedResult &gradient) { return info.scattered.count(gradient.name) > 0; };
   for (const ReducedResult &gradient : llvm::reverse(info.gradients)) {
@@ -165,13 +166,13 @@ void reduceMetrics(LocalFunction &local, const std::vector<ReducedResult> &total
   for (auto &[axes, metrics] : byAxes) {
     SmallVector<Value> slots;
     for (const ReducedResult *metric : metrics)
-      slots.push_back(local.slot("metric", metric->name, metric->type));
-    SmallVector<Value> reduced = local.localiser.allReduce(local.func.getLoc(), slots, axes, "sum");
+      slots.push_back(local.slot(ir::SlotKind::Metric, metric->name, metric->type));
+    SmallVector<Value> reduced = local.localiser.allReduce(local.func.getLoc(), slots, axes, PartialKind::Sum);
     if (reduced[0] == slots[0])
       continue;
     reduced[0].getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("metrics"));
     for (auto [metric, value] : llvm::zip_equal(metrics, reduced))
-      local.returns("metric", metric->name, value);
+      local.returns(ir::SlotKind::Metric, metric->name, value);
   }
 }
 
@@ -187,20 +188,21 @@ static Value workingCopy(LocalFunction &local, Value value) {
 void emitBegin(const StepInfo &info, LocalFunction &local, RankClass &rankClass, const WorkingCopies &copies,
                bool eval) {
   for (const ReducedResult &metric : eval ? info.evalMetrics : info.metrics)
-    local.returns("metric", metric.name, zeros(local, metric.type));
+    local.returns(ir::SlotKind::Metric, metric.name, zeros(local, metric.type));
   if (!eval && rankClass.position == info.strategy->positionOf(0))
     for (BlockArgument argument : info.unread)
       local.slot(argument);
   if (!eval)
     for (const ReducedResult &metric : info.weightMetrics)
-      local.returns("metric", metric.name, zeros(local, metric.type));
+      local.returns(ir::SlotKind::Metric, metric.name, zeros(local, metric.type));
   if (!eval)
     for (const ReducedResult &gradient : info.gradients)
       if (sharedBy(gradient, rankClass.position) &&
           (info.strategy->microbatches > 1 || llvm::count(gradient.makers, rankClass.position) != 1))
-        local.returns("gradient", info.sumName(gradient.name), zeros(local, local.localiser.localType(gradient.value)));
+        local.returns(ir::SlotKind::Gradient, info.sumName(gradient.name),
+                      zeros(local, local.localiser.localType(gradient.value)));
   for (auto [name, last] : copies)
-    local.returns("working", name, workingCopy(local, last->getResult(0)));
+    local.returns(ir::SlotKind::Working, name, workingCopy(local, last->getResult(0)));
   local.finish(rankClass);
 }
 

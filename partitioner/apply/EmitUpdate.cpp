@@ -23,11 +23,11 @@ public:
         get(op.getResult(0));
     auto terminator = update.getBody().front().getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      std::string kind = ir::resultText(update, i, ir::attr::kind).str(),
-                  name = ir::resultText(update, i, ir::attr::name).str();
-      const std::string parameter = kind == "state" ? name.substr(0, name.rfind('.')) : name;
-      if (owns(parameter) ||
-          (kind == "state" && !info.owners.count(parameter))) // a state without a parameter belongs to all stages
+      const ir::SlotKind kind = ir::resultKind(update, i);
+      const std::string name = ir::resultText(update, i, ir::attr::name).str();
+      const std::string parameter = kind == ir::SlotKind::State ? name.substr(0, name.rfind('.')) : name;
+      if (owns(parameter) || (kind == ir::SlotKind::State &&
+                              !info.owners.count(parameter))) // a state without a parameter belongs to all stages
         local.returns(kind, name, get(terminator->getOperand(i)));
     }
   }
@@ -134,8 +134,9 @@ private:
         byAxes[shardingOf(term).partialAxes].push_back(emit(term));
     SmallVector<Value> parts;
     for (auto &[axes, group] : byAxes)
-      parts.push_back(local.localiser.allReduce(update.getLoc(), total(group), axes, "sum")[0]);
-    Value sum = local.localiser.allReduce(update.getLoc(), total(parts), {axisName(AxisRole::Pipeline)}, "sum")[0];
+      parts.push_back(local.localiser.allReduce(update.getLoc(), total(group), axes, PartialKind::Sum)[0]);
+    Value sum =
+        local.localiser.allReduce(update.getLoc(), total(parts), {axisName(AxisRole::Pipeline)}, PartialKind::Sum)[0];
     if (Operation *op = sum.getDefiningOp(); op && isa<dist::AllReduceOp>(op))
       op->setAttr(ir::attr::path, local.builder.getStringAttr("gradient norm"));
     return sum;

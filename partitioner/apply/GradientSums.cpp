@@ -34,7 +34,7 @@ private:
 
   bool isSum(dist::ReshardOp op) {
     Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
-    return mesh.size(AxisRole::Data) > 1 && from.partialKind == "sum" &&
+    return mesh.size(AxisRole::Data) > 1 && from.partialKind == PartialKind::Sum &&
            llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
            !llvm::is_contained(to.partialAxes, axisName(AxisRole::Data));
   }
@@ -67,11 +67,9 @@ void setTypeOfGradientSums(ModuleOp step, const Mesh &mesh) {
   if (!type)
     return;
   auto train = step.lookupSymbol<func::FuncOp>("train");
-  for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands()) {
-    auto kind = train.getResultAttrOfType<StringAttr>(result.getOperandNumber(), ir::attr::kind);
-    if (kind && kind.getValue() == "gradient")
+  for (OpOperand &result : train.getBody().front().getTerminator()->getOpOperands())
+    if (ir::resultKind(train, result.getOperandNumber()) == ir::SlotKind::Gradient)
       SumType(type.getValue(), mesh).visit(result.get());
-  }
 }
 
 } // namespace cleave::partitioner

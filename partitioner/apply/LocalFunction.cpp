@@ -30,18 +30,18 @@ LocalFunction::LocalFunction(ModuleOp module, const RankClass &rankClass, Segmen
   builder.setInsertionPointToEnd(&func.getBody().front());
 }
 
-Value LocalFunction::slot(const std::string &kind, const std::string &name, RankedTensorType type) {
+Value LocalFunction::slot(ir::SlotKind kind, const std::string &name, RankedTensorType type) {
   auto [entry, added] = arguments.try_emplace({kind, name});
   if (added) {
     NamedAttrList &attributes = argumentAttributes.emplace_back();
-    attributes.set(ir::attr::kind, builder.getStringAttr(kind));
+    attributes.set(ir::attr::kind, ir::kindAttr(builder, kind));
     attributes.set(ir::attr::name, builder.getStringAttr(name));
     entry->second = func.getBody().front().addArgument(type, func.getLoc());
   }
   return entry->second;
 }
 
-Value LocalFunction::slot(const std::string &kind, const std::string &name, Value global) {
+Value LocalFunction::slot(ir::SlotKind kind, const std::string &name, Value global) {
   bool known = arguments.count({kind, name});
   Value value = slot(kind, name, localiser.localType(global));
   if (known)
@@ -60,10 +60,10 @@ Value LocalFunction::slot(const std::string &kind, const std::string &name, Valu
 }
 
 Value LocalFunction::slot(BlockArgument global) {
-  return slot(ir::argumentText(global, ir::attr::kind).str(), ir::argumentText(global, ir::attr::name).str(), global);
+  return slot(ir::argumentKind(global), ir::argumentText(global, ir::attr::name).str(), global);
 }
 
-void LocalFunction::returns(const std::string &kind, const std::string &name, Value value) {
+void LocalFunction::returns(ir::SlotKind kind, const std::string &name, Value value) {
   results.emplace_back(kind, name, value);
 }
 
@@ -80,7 +80,7 @@ bool LocalFunction::finish(RankClass &rankClass) {
   for (NamedAttrList &attributes : argumentAttributes)
     ofArguments.push_back(attributes.getDictionary(func.getContext()));
   for (auto &[kind, name, value] : results)
-    ofResults.push_back(builder.getDictionaryAttr({builder.getNamedAttr(ir::attr::kind, builder.getStringAttr(kind)),
+    ofResults.push_back(builder.getDictionaryAttr({builder.getNamedAttr(ir::attr::kind, ir::kindAttr(builder, kind)),
                                                    builder.getNamedAttr(ir::attr::name, builder.getStringAttr(name))}));
   func.setAllArgAttrs(ofArguments);
   func.setAllResultAttrs(ofResults);

@@ -30,7 +30,7 @@ RankedTensorType Localiser::localType(Value global) const {
 }
 
 SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::vector<std::string> axes,
-                                        const std::string &kind, const std::vector<int64_t> &stages) {
+                                        PartialKind kind, const std::vector<int64_t> &stages) {
   std::erase_if(axes, [&](const std::string &axis) { return mesh.size(axis) == 1; });
   if (axes.empty() || values.empty())
     return SmallVector<Value>(values.begin(), values.end());
@@ -40,7 +40,7 @@ SmallVector<Value> Localiser::allReduce(Location loc, ValueRange values, std::ve
       ordered.push_back(axis.name);
   SmallVector<StringRef> names(ordered.begin(), ordered.end());
   auto op = dist::AllReduceOp::create(builder, loc, values.getTypes(), values, builder.getStrArrayAttr(names),
-                                      builder.getStringAttr(kind),
+                                      builder.getStringAttr(text(kind)),
                                       stages.empty() ? nullptr : builder.getDenseI64ArrayAttr(stages));
   return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
 }
@@ -118,7 +118,7 @@ Value Localiser::slice(Location loc, Value local, const ReshardStep &step) {
                                     local, axesOf(factor), static_cast<int64_t>(dim), outer, factor.size, inner);
 }
 
-Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, const std::string &kind) {
+Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, PartialKind kind) {
   std::vector<int64_t> sizes;
   for (const Factor &factor : to.dims[at.dim].factors)
     sizes.push_back(factor.size);
@@ -126,7 +126,7 @@ Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const 
   return alongFactor(
       loc, local, at.dim, sizes, at.factor, share(split), [&](Type type, Value input, int64_t dim) -> Value {
         return dist::ReduceScatterOp::create(builder, loc, type, input, axesOf(split), builder.getI64IntegerAttr(dim),
-                                             sharesOf(split), builder.getStringAttr(kind));
+                                             sharesOf(split), builder.getStringAttr(text(kind)));
       });
 }
 

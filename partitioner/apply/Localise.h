@@ -24,7 +24,7 @@ public:
 
   /// Emits a collective over `axes`. Axes of size 1 are dropped; if none is left, returns the operands.
   llvm::SmallVector<mlir::Value> allReduce(mlir::Location loc, mlir::ValueRange values, std::vector<std::string> axes,
-                                           const std::string &kind, const std::vector<int64_t> &stages = {});
+                                           PartialKind kind, const std::vector<int64_t> &stages = {});
 
   /// Emits the ops that convert this rank's piece of a value from one sharding to another; returns the new piece.
   mlir::Value reshard(mlir::Location loc, mlir::Value local, const Sharding &from, const Sharding &to);
@@ -48,7 +48,7 @@ private:
   mlir::DenseI64ArrayAttr sharesOf(const Factor &factor);
   mlir::ArrayAttr axesOf(const Factor &factor);
   mlir::Value reduceScatter(mlir::Location loc, mlir::Value local, FactorPlace at, const Sharding &to,
-                            const std::string &kind);
+                            PartialKind kind);
   /// `emit` without the attributes that record the origin of local values: one of the functions of single ops, or a
   /// copy.
   llvm::SmallVector<mlir::Value> localise(mlir::Operation *op, mlir::ValueRange operands);

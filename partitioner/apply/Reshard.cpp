@@ -33,9 +33,8 @@ void alignMetrics(ArrayRef<func::FuncOp> functions) {
     for (func::FuncOp func : functions)
       for (OpOperand &result :
            func ? func.getBody().front().getTerminator()->getOpOperands() : MutableArrayRef<OpOperand>())
-        if (const unsigned i = result.getOperandNumber(); ir::isMetric(ir::resultText(func, i, ir::attr::kind)))
-          visit(ir::metricName(ir::resultText(func, i, ir::attr::kind), ir::resultText(func, i, ir::attr::name)),
-                result);
+        if (const unsigned i = result.getOperandNumber(); ir::isMetric(ir::resultKind(func, i)))
+          visit(ir::metricName(ir::resultKind(func, i), ir::resultText(func, i, ir::attr::name)), result);
   };
   forEachMetric([&](const std::string &kind, OpOperand &result) {
     const std::vector<std::string> &axes = shardingOf(result.get()).partialAxes;

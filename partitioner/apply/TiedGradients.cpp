@@ -35,9 +35,8 @@ void splitTiedGradients(func::FuncOp train) {
   SmallVector<DictionaryAttr> attributes;
   for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
     DictionaryAttr dict = train.getResultAttrDict(i);
-    auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
     std::map<int64_t, Value> sums;
-    if (kind && kind.getValue() == "gradient") {
+    if (ir::resultKind(train, i) == ir::SlotKind::Gradient) {
       SmallVector<Value> terms;
       collectTerms(value, terms);
       std::map<int64_t, SmallVector<Value>> byStage;

@@ -40,7 +40,7 @@ bool addedByLibrary(Value bias) {
 /// The name of the parameter that `value` is, or "" if it is not a parameter.
 std::string parameterName(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
-  if (!argument || ir::argumentText(argument, ir::attr::kind) != "parameter")
+  if (!argument || ir::argumentKind(argument) != ir::SlotKind::Parameter)
     return {};
   return ir::argumentText(argument, ir::attr::name).str();
 }

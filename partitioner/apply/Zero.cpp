@@ -69,12 +69,12 @@ NamedShardings storedShardings(ModuleOp step, const Strategy &strategy, const Na
   auto train = step.lookupSymbol<func::FuncOp>("train");
   std::set<std::string> trained;
   for (unsigned i = 0; i < train.getNumResults(); ++i)
-    if (ir::resultText(train, i, ir::attr::kind) == "gradient")
+    if (ir::resultKind(train, i) == ir::SlotKind::Gradient)
       trained.insert(ir::resultText(train, i, ir::attr::name).str());
   NamedShardings stored;
   for (BlockArgument argument : train.getArguments()) {
     const std::string name = ir::argumentText(argument, ir::attr::name).str();
-    if (ir::argumentText(argument, ir::attr::kind) != "parameter" || (strategy.zero < 3 && !trained.count(name)))
+    if (ir::argumentKind(argument) != ir::SlotKind::Parameter || (strategy.zero < 3 && !trained.count(name)))
       continue;
     if (std::optional<Sharding> split = splitOverData(whole.at(name), ir::shapeOf(argument).vec(), strategy.mesh))
       stored[name] = *split;
@@ -85,7 +85,7 @@ NamedShardings storedShardings(ModuleOp step, const Strategy &strategy, const Na
 static void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedShardings &stored) {
   Gatherer gatherer(strategy);
   for (BlockArgument argument : func.getArguments())
-    if (ir::argumentText(argument, ir::attr::kind) == "parameter")
+    if (ir::argumentKind(argument) == ir::SlotKind::Parameter)
       if (auto found = stored.find(ir::argumentText(argument, ir::attr::name).str()); found != stored.end())
         gatherer.gather(argument, found->second);
 }
@@ -96,7 +96,7 @@ static void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     const unsigned i = result.getOperandNumber();
     const auto found = stored.find(ir::resultText(train, i, ir::attr::name).str());
     Operation *maker = result.get().getDefiningOp();
-    if (ir::resultText(train, i, ir::attr::kind) != "gradient" || found == stored.end() || !maker)
+    if (ir::resultKind(train, i) != ir::SlotKind::Gradient || found == stored.end() || !maker)
       continue;
     Sharding to = found->second;
     to.partialAxes = shardingOf(result.get()).partialAxes;

@@ -7,9 +7,12 @@
 #include "runtime/base/Nearest.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
+#include <sstream>
 
 namespace cleave::partitioner {
 
@@ -23,6 +26,25 @@ int64_t NodeGroup::devicesPerNode() const {
   for (const Devices &some : devices)
     all += some.count;
   return all;
+}
+
+GroupRings NodeGroup::rings(std::span<const uint32_t> members) const {
+  if (!wiring)
+    return {.gbPerS = inside->gbPerS};
+  if (!wiring->matrix.empty())
+    return ringsOver(*wiring, members);
+  if (wiring->pairGbPerS > 0)
+    return {.gbPerS = std::min(inside->gbPerS, static_cast<double>(members.size() - 1) * wiring->pairGbPerS)};
+  const size_t doublings = static_cast<size_t>(std::bit_width(members.size() - 1)) - 1;
+  return {.gbPerS = doublings < wiring->groupGbPerS.size() ? wiring->groupGbPerS[doublings] : inside->gbPerS};
+}
+
+double NodeGroup::pairGbPerS(uint32_t from, uint32_t to) const {
+  if (!wiring)
+    return inside->gbPerS;
+  if (!wiring->matrix.empty())
+    return wiring->wireRate(from, to);
+  return wiring->pairGbPerS > 0 ? wiring->pairGbPerS : wiring->groupGbPerS.front();
 }
 
 int64_t Cluster::deviceCount() const {
@@ -40,13 +62,15 @@ std::vector<Cluster::Place> Cluster::places(int64_t count) const {
   places.reserve(static_cast<size_t>(count));
   int64_t node = 0;
   for (size_t g = 0; g < nodes.size(); ++g)
-    for (int64_t n = 0; n < nodes[g].count; ++n, ++node)
+    for (int64_t n = 0; n < nodes[g].count; ++n, ++node) {
+      uint32_t device = 0;
       for (const NodeGroup::Devices &some : nodes[g].devices)
-        for (int64_t d = 0; d < some.count; ++d) {
+        for (int64_t d = 0; d < some.count; ++d, ++device) {
           if (static_cast<int64_t>(places.size()) == count)
             return places;
-          places.push_back({some.kind, g, node});
+          places.push_back({some.kind, g, node, device});
         }
+    }
   return places;
 }
 
@@ -207,11 +231,117 @@ private:
     if (made.devices.empty())
       throw userError(fmt::format("{}: nodes.devices is empty; a node needs at least one device", at(file, devices)));
     if (const toml::node *inside = given.get("inside"))
-      made.inside = link("nodes.inside", *inside, "gb_per_s");
+      readInside(*inside, made);
     else if (made.devicesPerNode() > 1)
       throw userError(fmt::format("{}: nodes with {} devices need inside, the link between them", at(file, given),
                                   made.devicesPerNode()));
     return made;
+  }
+
+  /// The links of a node: a rate for all groups, a rate by their size, or every pair's.
+  void readInside(const toml::node &node, NodeGroup &made) const {
+    const std::string what = "nodes.inside";
+    const toml::table &given = table(what, node, "{ gb_per_s = 25.0, latency_us = 5.0 }");
+    for (const TomlEntry &entry : inFileOrder(given))
+      checkKey(what, entry, {"gb_per_s", "latency_us", "pair_gb_per_s", "group_gb_per_s", "links", "link_gb_per_s"});
+    const double latency = number(what + ".latency_us", required(what, given, "latency_us"), true);
+    const toml::node *matrix = given.get("links"), *pair = given.get("pair_gb_per_s"),
+                     *groups = given.get("group_gb_per_s");
+    if (matrix)
+      for (const char *other : {"gb_per_s", "pair_gb_per_s", "group_gb_per_s"})
+        if (const toml::node *both = given.get(other))
+          throw userError(fmt::format("{}: {} has {} or links, not both", at(file, *both), what, other));
+    if (pair && groups)
+      throw userError(fmt::format("{}: {} has pair_gb_per_s or group_gb_per_s, not both", at(file, *groups), what));
+    if (const toml::node *rates = given.get("link_gb_per_s"); rates && !matrix)
+      throw userError(fmt::format("{}: {}.link_gb_per_s is for links, which the table lacks", at(file, *rates), what));
+    if (matrix) {
+      made.wiring = wiring(*matrix, required(what, given, "link_gb_per_s"), made.devicesPerNode());
+      std::vector<uint32_t> all(made.wiring->matrix.size());
+      std::iota(all.begin(), all.end(), 0);
+      made.inside = Link{made.rings(all).gbPerS, latency};
+      return;
+    }
+    made.inside = Link{number(what + ".gb_per_s", required(what, given, "gb_per_s")), latency};
+    if (pair)
+      made.wiring = Wiring{.pairGbPerS = number(what + ".pair_gb_per_s", *pair)};
+    if (groups)
+      made.wiring = Wiring{.groupGbPerS = groupRates(*groups)};
+  }
+
+  std::vector<double> groupRates(const toml::node &node) const {
+    const toml::array *given = node.as_array();
+    if (!given || given->empty())
+      throw userError(fmt::format("{}: nodes.inside.group_gb_per_s must be an array of the rates of groups of 2, 4, "
+                                  "8, ... devices",
+                                  at(file, node)));
+    std::vector<double> rates;
+    for (const toml::node &each : *given)
+      rates.push_back(number("nodes.inside.group_gb_per_s", each));
+    return rates;
+  }
+
+  Wiring wiring(const toml::node &links, const toml::node &rates, int64_t devices) const {
+    const toml::array *rows = links.as_array();
+    if (!rows)
+      throw userError(
+          fmt::format("{}: nodes.inside.links must be an array of rows like \"X NV1 SYS\"", at(file, links)));
+    if (devices < 2 || devices > int64_t{Wiring::mostDevices})
+      throw userError(fmt::format("{}: nodes.inside.links is for nodes with 2 to {} devices, this one has {}",
+                                  at(file, links), Wiring::mostDevices, devices));
+    if (static_cast<int64_t>(rows->size()) != devices)
+      throw userError(fmt::format("{}: nodes.inside.links has {} rows, the node has {} devices", at(file, links),
+                                  rows->size(), devices));
+    Wiring made;
+    for (const toml::node &row : *rows)
+      made.matrix.push_back(wireRow(row, made.matrix, devices));
+    for (const TomlEntry &entry : inFileOrder(table("nodes.inside.link_gb_per_s", rates, "{ NV = 25.0, SYS = 9.0 }"))) {
+      checkKey("nodes.inside.link_gb_per_s", entry, {wireNames().begin() + 1, wireNames().end()});
+      made.wireGbPerS[static_cast<size_t>(std::ranges::find(wireNames(), entry.key) - wireNames().begin())] =
+          number("nodes.inside.link_gb_per_s." + entry.key, *entry.value);
+    }
+    for (const std::vector<Wire> &row : made.matrix)
+      for (const Wire &wire : row)
+        if (wire.kind != WireKind::Self && made.wireGbPerS[static_cast<size_t>(wire.kind)] == 0)
+          throw userError(fmt::format("{}: nodes.inside.link_gb_per_s needs {}, which nodes.inside.links has",
+                                      at(file, rates), wireNames()[static_cast<size_t>(wire.kind)]));
+    return made;
+  }
+
+  /// A row of the matrix, which must agree with the rows above it.
+  std::vector<Wire> wireRow(const toml::node &node, const std::vector<std::vector<Wire>> &above,
+                            int64_t devices) const {
+    const size_t a = above.size();
+    std::istringstream words(text("nodes.inside.links", node));
+    std::vector<Wire> row;
+    int nvlinks = 0;
+    for (std::string word; words >> word;) {
+      const std::optional<Wire> wire = parseWire(word);
+      if (!wire)
+        throw userError(
+            fmt::format("{}: nodes.inside.links has X, NV1 to NV{}, PIX, PXB, PHB, NODE and SYS, not \"{}\"",
+                        at(file, node), mostNvlinks, word));
+      row.push_back(*wire);
+      nvlinks += wire->kind == WireKind::Nvlink ? wire->count : 0;
+    }
+    if (static_cast<int64_t>(row.size()) != devices)
+      throw userError(fmt::format("{}: row {} of nodes.inside.links has {} links, the node has {} devices",
+                                  at(file, node), a, row.size(), devices));
+    for (size_t b = 0; b < row.size(); ++b) {
+      if ((row[b].kind == WireKind::Self) != (a == b))
+        throw userError(fmt::format("{}: nodes.inside.links has X exactly where a device meets itself; device {} has "
+                                    "{} to device {}",
+                                    at(file, node), a, wireText(row[b]), b));
+      if (b < a && row[b] != above[b][a])
+        throw userError(fmt::format("{}: nodes.inside.links must be symmetric; device {} has {} to device {}, which "
+                                    "has {}",
+                                    at(file, node), a, wireText(row[b]), b, wireText(above[b][a])));
+    }
+    if (nvlinks > mostNvlinks)
+      throw userError(fmt::format("{}: a device has at most {} NVLinks, device {} of nodes.inside.links has {}; where "
+                                  "a switch connects all devices, give gb_per_s instead",
+                                  at(file, node), mostNvlinks, a, nvlinks));
+    return row;
   }
 
   void readNodes() {
@@ -263,6 +393,31 @@ static std::string linkText(const char *bandwidth, const Link &link) {
   return fmt::format("{} = {}, latency_us = {}", bandwidth, decimal(link.gbPerS), decimal(link.latencyUs));
 }
 
+static std::string insideText(const NodeGroup &group) {
+  if (!group.wiring)
+    return fmt::format("inside = {{ {} }}\n", linkText("gb_per_s", *group.inside));
+  const Wiring &wiring = *group.wiring;
+  std::vector<std::string> words;
+  if (wiring.matrix.empty()) {
+    std::transform(wiring.groupGbPerS.begin(), wiring.groupGbPerS.end(), std::back_inserter(words), decimal);
+    return fmt::format("inside = {{ {}, {} }}\n", linkText("gb_per_s", *group.inside),
+                       words.empty() ? "pair_gb_per_s = " + decimal(wiring.pairGbPerS)
+                                     : fmt::format("group_gb_per_s = [{}]", fmt::join(words, ", ")));
+  }
+  for (size_t kind = 0; kind < wireKindCount; ++kind)
+    if (wiring.wireGbPerS[kind] > 0)
+      words.push_back(fmt::format("{} = {}", wireNames()[kind], decimal(wiring.wireGbPerS[kind])));
+  std::string out = fmt::format("[nodes.inside]\nlatency_us = {}\nlink_gb_per_s = {{ {} }}\nlinks = [\n",
+                                decimal(group.inside->latencyUs), fmt::join(words, ", "));
+  for (const std::vector<Wire> &row : wiring.matrix) {
+    std::string line;
+    for (const Wire &wire : row)
+      line += fmt::format("{}{:<4}", line.empty() ? "" : " ", wireText(wire));
+    out += fmt::format("  \"{}\",\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+  return out + "]\n";
+}
+
 std::string Cluster::toToml() const {
   std::string out = fmt::format("name = {}\n", quote(name));
   for (const DeviceKind &kind : devices) {
@@ -285,7 +440,7 @@ std::string Cluster::toToml() const {
       counts.push_back(fmt::format("{} = {}", quote(devices[some.kind].name), some.count));
     out += fmt::format("\n[[nodes]]\ncount = {}\ndevices = {{ {} }}\n", group.count, fmt::join(counts, ", "));
     if (group.inside)
-      out += fmt::format("inside = {{ {} }}\n", linkText("gb_per_s", *group.inside));
+      out += insideText(group);
   }
   if (network)
     out += fmt::format("\n[network]\ngb_per_s_per_node = {}\nlatency_us = {}\n", decimal(network->gbPerS),

@@ -4,6 +4,8 @@
 // (partitioner/cost). Nodes of one group are equal. Devices are numbered node by node, in the order of the file; rank r
 // of a plan runs on device r.
 #pragma once
+#include "partitioner/cluster/Wiring.h"
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -62,8 +64,14 @@ struct NodeGroup {
     bool operator==(const Devices &) const = default;
   };
   std::vector<Devices> devices; ///< of one node, in order
-  std::optional<Link> inside;   ///< between devices of the node, per device; none if the node has one device
+  std::optional<Link> inside;   ///< between devices of the node: a device's rate in a group of all devices; none if the
+                                ///< node has one device
+  std::optional<Wiring> wiring = {}; ///< links of pairs; none: a switch gives a pair all of a device's rate
   int64_t devicesPerNode() const;
+  /// The rings of a group of at least two different devices of the node.
+  GroupRings rings(std::span<const uint32_t> members) const;
+  /// 1e9 bytes a second from one device to another.
+  double pairGbPerS(uint32_t from, uint32_t to) const;
   bool operator==(const NodeGroup &) const = default;
 };
 
@@ -78,6 +86,7 @@ struct Cluster {
     size_t kind;  ///< index of `devices`
     size_t group; ///< index of `nodes`
     int64_t node; ///< number of the node in the cluster
+    uint32_t device = 0; ///< number of the device in its node
     bool operator==(const Place &) const = default;
   };
   int64_t deviceCount() const;

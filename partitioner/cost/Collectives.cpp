@@ -1,65 +1,55 @@
-// Closed forms of the collectives' algorithms.
+// Collectives of hosts, and of GPUs where NCCL has no algorithm of its own.
 #include "partitioner/cost/Collectives.h"
 
+#include "partitioner/cost/Nccl.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace cleave::partitioner {
 
 namespace {
 
+constexpr double shortBytes = 16 << 10; // of a vector that is gathered and reduced by all: runtime/comm/Exchange.cpp
+
 /// Hops from the root of a binary tree over `count` members to its leaves.
 double levels(int64_t count) { return count <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(count - 1)); }
 
-class Group {
-public:
-  explicit Group(const GroupLinks &links) : links(links) {}
+/// All blocks are sent at the same time.
+TransferSeconds exchange(double bytes, const GroupLinks &links) {
+  const auto n = double(links.members), p = double(links.perNode);
+  const double inside = links.perNode > 1 ? (p - 1) / n * bytes / links.insideRate : 0;
+  const double network = links.nodes > 1 ? p * (n - p) / n * bytes / links.networkRate : 0;
+  return {links.nodes > 1 ? links.networkLatency : links.insideLatency, std::max(inside, network)};
+}
 
-  /// One pass of S bytes round the ring: a reduce-scatter, or an all-gather.
-  double ring(double bytes) const {
-    const double network = links.nodes > 1 ? double(links.nodes) : 0, inside = double(links.members) - network;
-    return others(links.members) * (bytes / slowest() + inside * links.insideLatency + network * links.networkLatency);
+/// Every hop passes the whole on after it has arrived.
+TransferSeconds broadcastTree(double bytes, const GroupLinks &links) {
+  TransferSeconds time;
+  for (const auto &[hops, latency, rate] : {std::tuple{levels(links.perNode), links.insideLatency, links.insideRate},
+                                            std::tuple{levels(links.nodes), links.networkLatency, links.networkRate}})
+    if (hops > 0)
+      time.fixed += hops * latency, time.moving += hops * bytes / rate;
+  return time;
+}
+
+TransferSeconds twice(const TransferSeconds &time) { return {2 * time.fixed, 2 * time.moving}; }
+
+CollectiveCost hostCost(plan::CollectiveKind kind, double bytes, const GroupLinks &links) {
+  switch (kind) {
+  case plan::CollectiveKind::AllReduce: {
+    const TransferSeconds small = exchange(double(links.members) * bytes, links), large = twice(exchange(bytes, links));
+    return {bytes <= shortBytes && small.all() < large.all() ? small : large, Algorithm::Exchange};
   }
-
-  /// One way between the root and the leaves.
-  double tree(double bytes) const {
-    return bytes / slowest() + levels(links.perNode) * links.insideLatency + levels(links.nodes) * links.networkLatency;
+  case plan::CollectiveKind::Broadcast:
+    return {broadcastTree(bytes, links), Algorithm::Tree};
+  case plan::CollectiveKind::AllGather:
+  case plan::CollectiveKind::ReduceScatter:
+  case plan::CollectiveKind::AllToAll:
+    break;
   }
-
-  /// One pass inside the nodes and one between them.
-  double hierarchical(double bytes) const {
-    if (!even() || links.nodes == 1 || links.perNode == 1)
-      return INFINITY;
-    return others(links.perNode) * bytes / links.insideRate + others(links.nodes) * bytes / links.networkRate +
-           double(links.perNode - 1) * links.insideLatency + double(links.nodes - 1) * links.networkLatency;
-  }
-
-  /// All blocks are sent at the same time.
-  double direct(double bytes) const {
-    const auto n = double(links.members), p = double(links.perNode);
-    const double inside = links.perNode > 1 ? (p - 1) / n * bytes / links.insideRate : 0;
-    const double network = links.nodes > 1 ? p * (n - p) / n * bytes / links.networkRate : 0;
-    return std::max(inside, network) + (links.nodes > 1 ? links.networkLatency : links.insideLatency);
-  }
-
-private:
-  static double others(int64_t count) { return double(count - 1) / double(count); }
-  bool even() const { return links.members == links.nodes * links.perNode; }
-  double slowest() const {
-    const double network = links.nodes > 1 ? links.networkRate : INFINITY;
-    return std::min(network, links.perNode > 1 ? links.insideRate : INFINITY);
-  }
-  const GroupLinks &links;
-};
-
-CollectiveCost cheapest(double start, std::initializer_list<CollectiveCost> choices) {
-  CollectiveCost best = *std::min_element(choices.begin(), choices.end(),
-                                          [](const auto &a, const auto &b) { return a.seconds < b.seconds; });
-  best.seconds += start;
-  return best;
+  return {exchange(bytes, links), Algorithm::Exchange};
 }
 
 } // namespace
@@ -67,24 +57,15 @@ CollectiveCost cheapest(double start, std::initializer_list<CollectiveCost> choi
 CollectiveCost collectiveCost(plan::CollectiveKind kind, double bytes, const GroupLinks &links) {
   if (links.members <= 1)
     return {};
-  const Group group(links);
-  switch (kind) {
-  case plan::CollectiveKind::AllReduce:
-    return cheapest(links.start, {{2 * group.ring(bytes), Algorithm::Ring},
-                                  {2 * group.tree(bytes), Algorithm::Tree},
-                                  {2 * group.hierarchical(bytes), Algorithm::Hierarchical}});
-  case plan::CollectiveKind::AllGather:
-  case plan::CollectiveKind::ReduceScatter:
-    return cheapest(links.start,
-                    {{group.ring(bytes), Algorithm::Ring}, {group.hierarchical(bytes), Algorithm::Hierarchical}});
-  case plan::CollectiveKind::Broadcast:
-    return cheapest(links.start, {{group.tree(bytes), Algorithm::Tree}});
-  case plan::CollectiveKind::AllToAll:
-    return cheapest(links.start, {{group.direct(bytes), Algorithm::Direct}});
-  }
-  return {};
+  if (links.nccl && kind != plan::CollectiveKind::AllToAll)
+    return ncclCost(kind, bytes, links);
+  CollectiveCost cost = hostCost(kind, bytes, links);
+  cost.seconds.fixed += links.start;
+  return cost;
 }
 
-double messageSeconds(double bytes, const MessageLink &link) { return link.start + link.latency + bytes / link.rate; }
+TransferSeconds messageSeconds(double bytes, const MessageLink &link) {
+  return {link.start + link.latency, bytes / link.rate};
+}
 
 } // namespace cleave::partitioner

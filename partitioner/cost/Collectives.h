@@ -1,17 +1,15 @@
 // Seconds of collectives and messages by algorithm and topology.
 //
-// A group has n members on k nodes, at most p on each. S: bytes; a hop costs a latency, a byte 1 / rate.
+// On GPUs a collective takes what NCCL's tuning model says (Nccl.h). On hosts it takes what this project's
+// communicators do (runtime/comm): every member exchanges blocks with all others at the same time. A group has n
+// members on k nodes, p on each. S: bytes; a block travels one hop, with one latency; a byte takes 1 / rate.
 //
-//   all-reduce   ring           2 (n-1)/n S / r + 2 (n-1)/n (latencies of the ring's n hops)
-//                tree           2 S / r + 2 (log2 p hops inside + log2 k hops between nodes)
-//                hierarchical   2 (p-1)/p S / inside + 2 (k-1)/k S / network + 2 ((p-1) hops + (k-1) hops)
-//   all-gather, reduce-scatter (S: of the whole)      half of the ring's, or half of the hierarchical one's
-//   broadcast    tree           S / r + (log2 p + log2 k hops)
-//   all-to-all   direct         max((p-1)/n S / inside, p (n-p)/n S / network) + one hop
-//
-// r is the rate of the slowest link that the ring or tree crosses. The cheapest algorithm is taken, as NCCL does
-// (Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005; NCCL 2.4: double
-// binary trees, which is why a tree loses no bandwidth).
+//   exchange(S)       max((p-1)/n S / inside, p (n-p)/n S / network) + one hop
+//   all-gather, reduce-scatter (S: of the whole)      exchange(S)
+//   all-reduce        reduce-scatter and all-gather: 2 exchange(S); up to 16 KiB the vectors of all members, gathered
+//                     by all, if that is faster: exchange(n S)
+//   all-to-all        exchange(S), also on GPUs, where it is sends and receives
+//   broadcast         a binomial tree: log2 p times (S / inside + one hop) + log2 k times (S / network + one hop)
 #pragma once
 #include "runtime/plan/PlanTypes.h"
 
@@ -19,19 +17,29 @@
 
 namespace cleave::partitioner {
 
+struct NcclTuning; // Nccl.h
+
 /// The placement of a group in the cluster, and the properties of its links.
 struct GroupLinks {
   int64_t members = 1, nodes = 1, perNode = 1; ///< perNode: the most members on one node
   double insideRate = 0, insideLatency = 0;    ///< bytes per second of a device, seconds
-  double networkRate = 0, networkLatency = 0;  ///< bytes per second of a node, or of a group's share of it; seconds
-  double start = 0;                            ///< seconds before the first byte is sent
+  double networkRate = 0, networkLatency = 0;  ///< bytes per second of a node, seconds
+  double start = 0;                            ///< seconds before the first byte is sent; not for NCCL's collectives
+  bool nvlink = true;                          ///< whether all links inside a node are NVLinks
+  const NcclTuning *nccl = nullptr;            ///< on GPUs: of the oldest device
   auto operator<=>(const GroupLinks &) const = default;
 };
 
-enum class Algorithm : uint8_t { None, Ring, Tree, Hierarchical, Direct };
+enum class Algorithm : uint8_t { None, Ring, Tree, Exchange };
+
+/// Seconds of a transfer: a fixed part, in which no link is busy, and the part in which bytes move at full rate.
+struct TransferSeconds {
+  double fixed = 0, moving = 0;
+  double all() const { return fixed + moving; }
+};
 
 struct CollectiveCost {
-  double seconds = 0;
+  TransferSeconds seconds;
   Algorithm algorithm = Algorithm::None;
 };
 
@@ -44,6 +52,6 @@ struct MessageLink {
   double rate = 0, latency = 0, start = 0; ///< bytes per second, seconds
   auto operator<=>(const MessageLink &) const = default;
 };
-double messageSeconds(double bytes, const MessageLink &link);
+TransferSeconds messageSeconds(double bytes, const MessageLink &link);
 
 } // namespace cleave::partitioner

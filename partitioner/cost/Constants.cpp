@@ -63,8 +63,10 @@ constexpr DeviceConstants gpu() {
   c.reservedBytes =
       uint64_t{1} << 30;         // context 0.4 to 0.6 GiB, cuBLAS, cuDNN, NCCL's buffers of 4 MiB a channel and peer
   c.communicationSeconds = 5e-6; // time to start a kernel of NCCL
+  c.computeCapability = 80;
   // NCCL's all-reduce on one node reaches 230 to 235 of 300 GB/s on a DGX A100 (NVIDIA's nccl-tests).
   c.insideFraction = 0.78;
+  c.wireFraction = 0.80;    // NCCL counts an NVLink of 25 GB/s as 20 GB/s (src/graph/topo.h)
   c.messageFraction = 0.85; // through a switch, a pair of devices has a whole link
   c.networkFraction =
       0.85; // InfiniBand: 85 to 95% of the line's rate after headers; fitted in this range: resnet50_fp32_dp.csv
@@ -84,8 +86,9 @@ constexpr DeviceConstants v100() {
   c.convolutionFraction = {0.66, 0.50, 0.50, 0.50}; // fp32 fitted: resnet50_fp32_dp.csv
   c.fusedAttention = false;                         // no fused kernel of the libraries for this architecture
   c.memoryFraction = {1, 0.85, 0.80, 0.80, 0.83, 0.65, 0.60, 0.65, 0.60};
-  c.insideFraction = 0.95;              // cluster files give the rate of NCCL's rings on NVLink 2, not its 150 GB/s
-  c.messageFraction = 0.35;             // a pair has 1 or 2 of the 6 links
+  c.computeCapability = 70;
+  // Cluster files that give one rate for all groups give that of NCCL's rings on NVLink 2, not its 150 GB/s.
+  c.insideFraction = 0.95;
   c.deviceNetworkBytesPerSecond = 12e9; // PCIe 3.0 x16
   return c;
 }
@@ -110,6 +113,7 @@ constexpr DeviceConstants h100() {
   c.family = "h100"; // 132 multiprocessors, 50 MB L2 (NVIDIA H100 Tensor Core GPU Architecture, 2022)
   c.launchSeconds = 2.5e-6;
   c.multiprocessors = 132;
+  c.computeCapability = 90;
   c.cacheBytes = 50e6;
   c.fillDepth = {16, 96, 128, 128}; // twice the operations per second, the same latency
   c.attentionForward = 0.45;        // Shah et al., FlashAttention-3, 2024: more; FlashAttention-2 35%
@@ -139,7 +143,7 @@ constexpr DeviceConstants core() {
   c.cacheBytes = 2e6; // of a core
   c.cacheSpeed = 3;
   c.communicationSeconds = 2e-6; // time for two threads to synchronise
-  c.insideFraction = c.messageFraction = c.networkFraction = 0.8;
+  c.insideFraction = c.wireFraction = c.messageFraction = c.networkFraction = 0.8;
   c.deviceNetworkBytesPerSecond = 1e12; // no separate limit
   return c;
 }

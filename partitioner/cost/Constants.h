@@ -66,10 +66,13 @@ struct DeviceConstants {
   uint64_t reservedBytes;
 
   // --- communication -----------------------------------------------------------------------------------------------
-  /// Seconds to start a collective or a message, whatever its size.
+  /// Seconds to start a message, or a collective that is not NCCL's, whatever its size.
   double communicationSeconds;
-  /// Fraction of a link's bandwidth: inside a node by a collective, by one message between two devices; between nodes.
-  double insideFraction, messageFraction, networkFraction;
+  /// Fraction of a link's bandwidth: inside a node by a collective, of a device's rate or of the links of a matrix; by
+  /// one message between two devices; between nodes.
+  double insideFraction, wireFraction, messageFraction, networkFraction;
+  /// 70: V100. NCCL's tuning for the architecture; 0: a host, whose ranks do not use NCCL.
+  int computeCapability;
   /// Bytes per second that one device can exchange with other nodes over its PCIe link.
   double deviceNetworkBytesPerSecond;
 };

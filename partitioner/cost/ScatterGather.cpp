@@ -3,31 +3,52 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace cleave::partitioner {
 
-int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp) {
+/// The slowest links of a tp group inside its node.
+static Link slowestInside(const Cluster &cluster, const std::vector<std::vector<Cluster::Place>> &tpGroups) {
+  Link slowest{INFINITY, 0};
+  std::set<std::pair<size_t, std::vector<uint32_t>>> seen; // group of nodes, devices
+  for (const std::vector<Cluster::Place> &places : tpGroups) {
+    std::vector<uint32_t> devices;
+    for (const Cluster::Place &place : places)
+      devices.push_back(place.device);
+    const NodeGroup &node = cluster.nodes[places.front().group];
+    if (!seen.insert({places.front().group, devices}).second)
+      continue;
+    if (const double rate = node.rings(devices).gbPerS; rate < slowest.gbPerS)
+      slowest = {rate, node.inside->latencyUs};
+  }
+  return slowest;
+}
+
+int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp,
+                           const std::function<int64_t(int64_t, int64_t, int64_t)> &rankAt) {
   if (tp == 1 || pp == 1 || !cluster.network)
     return 0;
-  const int64_t stage = dp * tp;
-  const std::vector<Cluster::Place> places = cluster.places(stage * pp);
+  const std::vector<Cluster::Place> places = cluster.places(dp * tp * pp);
+  const auto placeAt = [&](int64_t p, int64_t d, int64_t t) { return places[static_cast<size_t>(rankAt(p, d, t))]; };
+  std::vector<std::vector<Cluster::Place>> tpGroups;
   std::map<int64_t, int64_t> senders; // by node: ranks that send to other nodes
-  for (int64_t rank = 0; rank < stage * pp; ++rank) {
-    if (places[static_cast<size_t>(rank)].node != places[static_cast<size_t>(rank / tp * tp)].node)
-      return 0;
-    if (rank + stage < stage * pp &&
-        places[static_cast<size_t>(rank)].node != places[static_cast<size_t>(rank + stage)].node)
-      ++senders[places[static_cast<size_t>(rank)].node];
-  }
+  for (int64_t p = 0; p < pp; ++p)
+    for (int64_t d = 0; d < dp; ++d) {
+      std::vector<Cluster::Place> &group = tpGroups.emplace_back();
+      for (int64_t t = 0; t < tp; ++t) {
+        group.push_back(placeAt(p, d, t));
+        if (group.back().node != group.front().node)
+          return 0;
+        if (p + 1 < pp && group.back().node != placeAt(p + 1, d, t).node)
+          ++senders[group.back().node];
+      }
+    }
   int64_t most = 0;
   for (const auto &[node, count] : senders)
     most = std::max(most, count);
   if (most == 0)
     return 0;
-  Link inside = *cluster.nodes[places.front().group].inside; // the slowest link inside a node
-  for (const Cluster::Place &place : places)
-    if (const Link &link = *cluster.nodes[place.group].inside; link.gbPerS < inside.gbPerS)
-      inside = link;
+  const Link inside = slowestInside(cluster, tpGroups);
   const double share = cluster.network->bytesPerSecond() / static_cast<double>(most);
   const double gain = (1 / share - 1 / inside.bytesPerSecond()) * static_cast<double>(tp - 1) / static_cast<double>(tp);
   const double ring = static_cast<double>(tp - 1) * inside.latency();

@@ -302,7 +302,7 @@ private:
   void visitReshape(OpId id, const ProblemOp &op) {
     const TensorId input = op.operands[0];
     Sharding required = draft.of(input);
-    if (!required.partialAxes.empty() && !(required.partialKind == "sum" && draft.usesOf(input) == 1))
+    if (!required.partialAxes.empty() && !(required.partialKind == PartialKind::Sum && draft.usesOf(input) == 1))
       required.partialAxes.clear();
     Sharding result =
         reshapeOrGather(required, problem.tensors[input].shape, problem.tensors[op.results[0]].shape, problem.mesh);
@@ -326,7 +326,7 @@ private:
       if (isOpen(operand))
         return {};
       const Sharding &sharding = draft.of(operand);
-      if (sharding.partialAxes.empty() || sharding.partialKind != "sum" || draft.usesOf(operand) != 1)
+      if (sharding.partialAxes.empty() || sharding.partialKind != PartialKind::Sum || draft.usesOf(operand) != 1)
         return {};
       if (!axes.empty() && axes != sharding.partialAxes)
         return {};
@@ -399,7 +399,7 @@ private:
     const bool rows = sharding.dims.size() == 2 && dim == 0 && contains(factors.back().axes, sequenceAxis);
     if (rows && factors.size() == 1 && joinsSequence(tensor))
       return true;
-    return activation && !sharding.dims[dim].split() && sharding.partialKind == "sum" &&
+    return activation && !sharding.dims[dim].split() && sharding.partialKind == PartialKind::Sum &&
            contains(sharding.partialAxes, sequenceAxis) &&
            problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
   }

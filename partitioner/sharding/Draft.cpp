@@ -23,7 +23,7 @@ Draft::Draft(const ShardingProblem &problem) : problem(problem), uses(problem.te
 
 ShardingId Draft::intern(Sharding sharding) {
   if (sharding.partialAxes.empty())
-    sharding.partialKind = "sum";
+    sharding.partialKind = PartialKind::Sum;
   return solution.table.add(std::move(sharding));
 }
 

@@ -62,7 +62,9 @@ void addPartialAxes(Sharding &sharding, const OpRule &rule, const LoopSplits &sp
     for (const Factor &part : splits[l].factors)
       for (const std::string &axis : part.axes) {
         sharding.partialAxes.push_back(axis);
-        sharding.partialKind = kind == LoopKind::Max ? "max" : kind == LoopKind::Min ? "min" : "sum";
+        sharding.partialKind = kind == LoopKind::Max   ? PartialKind::Max
+                               : kind == LoopKind::Min ? PartialKind::Min
+                                                       : PartialKind::Sum;
       }
   }
   std::sort(sharding.partialAxes.begin(), sharding.partialAxes.end());
@@ -106,7 +108,7 @@ public:
     if (op.kind == OpKind::Reshape)
       return reshapes();
     if (op.kind == OpKind::Free) {
-      for (Sharding &sharding : ofTensor(problem.tensors[op.results[0]].shape, {}))
+      for (Sharding &sharding : ofTensor(problem.tensors[op.results[0]].shape, false))
         add({{}, {std::move(sharding)}});
       return std::move(found);
     }
@@ -146,19 +148,18 @@ private:
     return at;
   }
 
-  // All ways to split whole dimensions; if `partialKind` is given, each with every subset of the remaining axes as
-  // partial axes.
-  std::vector<Sharding> ofTensor(const std::vector<int64_t> &shape, std::optional<std::string> partialKind) const {
+  // All ways to split whole dimensions; with `partial` each with every subset of the remaining axes as partial axes.
+  std::vector<Sharding> ofTensor(const std::vector<int64_t> &shape, bool partial) const {
     std::vector<Sharding> all;
     const int dims = static_cast<int>(shape.size());
-    forAllPlacings(dims + (partialKind ? 1 : 0), [&](const std::vector<int> &placing) {
+    forAllPlacings(dims + partial, [&](const std::vector<int> &placing) {
       Sharding sharding = Sharding::replicated(shape);
       for (int d = 0; d < dims; ++d) {
         sharding.dims[d].factors[0].axes = axesAt(placing, d);
         if (problem.mesh.size(sharding.dims[d].factors[0].axes) > shape[d])
           return;
       }
-      if (partialKind)
+      if (partial)
         sharding.partialAxes = axesAt(placing, dims);
       sharding.normalise(problem.mesh);
       all.push_back(std::move(sharding));
@@ -169,10 +170,10 @@ private:
   std::vector<OpSharding> reshapes() {
     const std::vector<int64_t> &from = problem.tensors[op.operands[0]].shape,
                                &to = problem.tensors[op.results[0]].shape;
-    for (const Sharding &operand : ofTensor(from, "sum"))
+    for (const Sharding &operand : ofTensor(from, true))
       if (auto result = reshapeSharding(operand, from, to, problem.mesh))
         add({{operand}, {*result}});
-    for (const Sharding &result : ofTensor(to, "sum"))
+    for (const Sharding &result : ofTensor(to, true))
       if (auto operand = reshapeSharding(result, to, from, problem.mesh))
         add({{*operand}, {result}});
     return std::move(found);

@@ -142,7 +142,10 @@ public:
     const bool gpu = backendOf(plan) == Target::Kind::Cuda;
     for (const AlikeRanks &one : simulation.ranks.classes) {
       scripts.push_back(makeScript(plan, *plan.programs()->Get(one.program), gpu));
-      costs.push_back(scriptCosts(scripts.back(), one, CostDevice(cluster.devices[one.kind])));
+      std::vector<double> &seconds = costs.emplace_back();
+      for (const TransferSeconds &each :
+           scriptCosts(scripts.back(), simulation.ranks, one, CostDevice(cluster.devices[one.kind])))
+        seconds.push_back(each.all());
       if (!gpu) // a host sends in the background
         for (const ScriptSegment &segment : scripts.back().segments)
           for (size_t i = 0; i < segment.steps.size(); ++i)

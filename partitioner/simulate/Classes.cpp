@@ -1,148 +1,18 @@
-// Places ranks on devices, finds the links that their groups and messages use, and refines classes until they are
-// stable.
+// Refines classes of ranks and of nodes until they are stable.
 #include "partitioner/simulate/Classes.h"
 
-#include "partitioner/cost/Constants.h"
-#include "runtime/base/Error.h"
+#include "partitioner/simulate/Flows.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
-#include <cmath>
-#include <fmt/format.h>
 #include <map>
-#include <set>
 
 namespace cleave::partitioner {
 
 using check::length;
 
 namespace {
-
-/// The places of ranks, and the rates and latencies of the links of groups and messages.
-class Topology {
-public:
-  Topology(const plan::Plan &plan, const Cluster &cluster)
-      : plan(plan), cluster(cluster), places(cluster.places(length(plan.ranks()))) {
-    for (uint32_t r = 0; r < places.size(); ++r) {
-      const DeviceKind &kind = cluster.devices[places[r].kind];
-      if (plan.backend() && kind.backend != plan.backend()->string_view())
-        throw userError(fmt::format("the plan is for {}, device {} of cluster {}, on which rank {} lies, is for {}",
-                                    plan.backend()->str(), kind.name, cluster.name, r, kind.backend));
-    }
-    countGroups();
-    countMessages();
-  }
-
-  size_t kindOf(uint32_t rank) const { return places[rank].kind; }
-
-  GroupLinks group(uint32_t index) const {
-    const plan::Group &group = *plan.groups()->Get(index);
-    const std::map<int64_t, int64_t> nodes = membersByNode(group);
-    GroupLinks links{.members = length(group.ranks()), .nodes = static_cast<int64_t>(nodes.size())};
-    links.insideRate = links.networkRate = INFINITY;
-    for (const auto &[node, count] : nodes)
-      links.perNode = std::max(links.perNode, count);
-    for (uint32_t i = 0; i < length(group.ranks()); ++i) {
-      const uint32_t rank = group.ranks()->Get(i);
-      const DeviceConstants &c = constants(rank);
-      const int64_t here = nodes.at(places[rank].node);
-      links.start = std::max(links.start, c.communicationSeconds);
-      if (here > 1) {
-        const Link &inside = insideOf(rank);
-        links.insideRate = std::min(links.insideRate, inside.bytesPerSecond() * c.insideFraction);
-        links.insideLatency = std::max(links.insideLatency, inside.latency());
-      }
-      if (links.nodes > 1) {
-        const auto sharing = static_cast<double>(crossing.at({axisOf(group), places[rank].node}));
-        const double node = cluster.network->bytesPerSecond() * c.networkFraction / sharing;
-        const double own = c.deviceNetworkBytesPerSecond * c.networkFraction * static_cast<double>(here);
-        links.networkRate = std::min({links.networkRate, node, own});
-        links.networkLatency = cluster.network->latency();
-      }
-    }
-    if (!std::isfinite(links.insideRate))
-      links.insideRate = 0;
-    if (!std::isfinite(links.networkRate))
-      links.networkRate = 0;
-    return links;
-  }
-
-  MessageLink message(uint32_t rank, uint32_t entry) const {
-    const uint32_t peer = plan.ranks()->Get(rank)->peers()->Get(entry);
-    const DeviceConstants &mine = constants(rank), &others = constants(peer);
-    MessageLink link{.start = std::max(mine.communicationSeconds, others.communicationSeconds)};
-    if (places[rank].node == places[peer].node) {
-      const Link &inside = insideOf(rank);
-      link.rate = inside.bytesPerSecond() * std::min(mine.messageFraction, others.messageFraction);
-      link.latency = inside.latency();
-      return link;
-    }
-    // Messages that a node sends in the same step share its link.
-    const int64_t sharing = std::max(sending(rank, peer), sending(peer, rank));
-    const double fraction = std::min(mine.networkFraction, others.networkFraction);
-    link.rate = fraction * std::min({cluster.network->bytesPerSecond() / static_cast<double>(sharing),
-                                     mine.deviceNetworkBytesPerSecond, others.deviceNetworkBytesPerSecond});
-    link.latency = cluster.network->latency();
-    return link;
-  }
-
-private:
-  const DeviceConstants &constants(uint32_t rank) const { return constantsOf(cluster.devices[places[rank].kind]); }
-
-  const Link &insideOf(uint32_t rank) const {
-    const NodeGroup &group = cluster.nodes[places[rank].group];
-    if (!group.inside)
-      throw userError(fmt::format("two ranks lie on device {}, which has no link inside its node", rank));
-    return *group.inside;
-  }
-
-  std::map<int64_t, int64_t> membersByNode(const plan::Group &group) const {
-    std::map<int64_t, int64_t> nodes;
-    for (uint32_t i = 0; i < length(group.ranks()); ++i)
-      ++nodes[places[group.ranks()->Get(i)].node];
-    return nodes;
-  }
-
-  static std::string axisOf(const plan::Group &group) { return group.axis() ? group.axis()->str() : ""; }
-
-  /// Counts the groups of each axis that cross a node's link. They run collectives at about the same time and share the
-  /// link.
-  void countGroups() {
-    for (uint32_t g = 0; g < length(plan.groups()); ++g) {
-      const plan::Group &group = *plan.groups()->Get(g);
-      const auto nodes = membersByNode(group);
-      if (nodes.size() > 1)
-        for (const auto &[node, count] : nodes)
-          ++crossing[{axisOf(group), node}];
-    }
-  }
-
-  /// Counts, for each node and pair of programs, the ranks of the node that send to the other program on another node.
-  void countMessages() {
-    for (uint32_t r = 0; r < length(plan.ranks()); ++r) {
-      const plan::Rank &rank = *plan.ranks()->Get(r);
-      std::set<uint32_t> programs;
-      for (uint32_t e = 0; e < length(rank.peers()); ++e) {
-        const uint32_t peer = rank.peers()->Get(e);
-        if (places[peer].node != places[r].node && programs.insert(plan.ranks()->Get(peer)->program()).second)
-          ++senders[{places[r].node, {rank.program(), plan.ranks()->Get(peer)->program()}}];
-      }
-    }
-  }
-
-  int64_t sending(uint32_t from, uint32_t to) const {
-    const auto found =
-        senders.find({places[from].node, {plan.ranks()->Get(from)->program(), plan.ranks()->Get(to)->program()}});
-    return found == senders.end() ? 1 : found->second;
-  }
-
-  const plan::Plan &plan;
-  const Cluster &cluster;
-  std::vector<Cluster::Place> places;
-  std::map<std::pair<std::string, int64_t>, int64_t> crossing;
-  std::map<std::pair<int64_t, std::pair<uint32_t, uint32_t>>, int64_t> senders;
-};
 
 using Signature = std::vector<uint64_t>;
 
@@ -177,9 +47,13 @@ public:
     peerLink.resize(ranks);
     for (uint32_t r = 0; r < ranks; ++r)
       for (uint32_t e = 0; e < length(plan.ranks()->Get(r)->peers()); ++e) {
-        peerLinks[r].push_back(topology.message(r, e));
+        peerLinks[r].push_back(topology.message(r, plan.ranks()->Get(r)->peers()->Get(e)));
         peerLink[r].push_back(linkNumbers.of(peerLinks[r].back()));
       }
+    for (uint32_t r = 0; r < ranks; ++r) {
+      nodes.resize(std::max(nodes.size(), static_cast<size_t>(topology.place(r).node + 1)));
+      nodes[static_cast<size_t>(topology.place(r).node)].push_back(r);
+    }
     colours.assign(ranks, 0);
   }
 
@@ -211,19 +85,63 @@ private:
     return all;
   }
 
-  size_t refine() {
-    Numbers<Signature> meetings, classes;
-    std::vector<uint32_t> meeting;
+  /// Per group: a number that is equal for equal members and links.
+  std::vector<uint32_t> meetingNumbers() const {
+    Numbers<std::pair<Signature, uint32_t>> meetings;
+    std::vector<uint32_t> numbers;
     for (uint32_t g = 0; g < members.size(); ++g)
-      meeting.push_back(meetings.of(meetingOf(g)));
+      numbers.push_back(meetings.of({meetingOf(g), groupLink[g]}));
+    return numbers;
+  }
+
+  /// The ranks of a node, and the groups that meet on it with their numbers of members. Where it matters which device a
+  /// rank runs on, also which ranks are in a group or exchange messages.
+  Signature signatureOfNode(const std::vector<uint32_t> &node, const std::vector<uint32_t> &meeting) const {
+    const bool ordered = topology.ordered(topology.place(node.front()).group);
+    Signature signature{topology.place(node.front()).group, node.size()}, meets;
+    std::map<uint32_t, uint32_t> groups; // members on this node
+    Numbers<uint32_t> known;
+    for (const uint32_t r : node) {
+      const plan::Rank &rank = *plan.ranks()->Get(r);
+      signature.push_back(colours[r]);
+      for (uint32_t e = 0; e < length(rank.groups()); ++e) {
+        groups[rank.groups()->Get(e)] += firstEntry(r, e) == e;
+        if (ordered)
+          signature.push_back(known.of(rank.groups()->Get(e)));
+      }
+      for (uint32_t e = 0; ordered && e < length(rank.peers()); ++e) {
+        const Cluster::Place &peer = topology.place(rank.peers()->Get(e));
+        signature.push_back(peer.node == topology.place(r).node ? peer.device + 1 : 0);
+      }
+    }
+    if (!ordered)
+      std::sort(signature.begin() + 2, signature.end());
+    for (const auto &[group, count] : groups)
+      meets.push_back(uint64_t{meeting[group]} << 32 | count);
+    std::sort(meets.begin(), meets.end());
+    signature.insert(signature.end(), meets.begin(), meets.end());
+    return signature;
+  }
+
+  /// Per node: a number that is equal for equal signatures.
+  std::vector<uint32_t> nodeNumbers(const std::vector<uint32_t> &meeting) const {
+    Numbers<Signature> numbers;
+    std::vector<uint32_t> all;
+    for (const std::vector<uint32_t> &node : nodes)
+      all.push_back(numbers.of(signatureOfNode(node, meeting)));
+    return all;
+  }
+
+  size_t refine() {
+    const std::vector<uint32_t> meeting = meetingNumbers(), node = nodeNumbers(meeting);
+    Numbers<Signature> classes;
     std::vector<uint32_t> next;
     for (uint32_t r = 0; r < colours.size(); ++r) {
       const plan::Rank &rank = *plan.ranks()->Get(r);
-      Signature signature{colours[r], rank.program(), topology.kindOf(r)};
-      for (uint32_t e = 0; e < length(rank.groups()); ++e) {
-        const uint32_t group = rank.groups()->Get(e);
-        signature.push_back(uint64_t{meeting[group]} << 32 | groupLink[group]);
-      }
+      const Cluster::Place &place = topology.place(r);
+      Signature signature{colours[r], rank.program(), place.kind, node[static_cast<size_t>(place.node)]};
+      for (uint32_t e = 0; e < length(rank.groups()); ++e)
+        signature.push_back(meeting[rank.groups()->Get(e)]);
       for (uint32_t e = 0; e < length(rank.peers()); ++e)
         signature.push_back(uint64_t{colours[rank.peers()->Get(e)]} << 32 | peerLink[r][e]);
       next.push_back(classes.of(signature));
@@ -232,34 +150,41 @@ private:
     return classes.size();
   }
 
-  RankClasses result() const {
+  RankClasses result() {
     RankClasses made;
     made.classOf = colours;
-    Numbers<std::pair<Signature, uint32_t>> meetings;
-    for (uint32_t r = 0; r < colours.size(); ++r) {
-      if (colours[r] < made.classes.size()) {
+    const std::vector<uint32_t> meeting = meetingNumbers(), nodeNumber = nodeNumbers(meeting);
+    for (uint32_t g = 0; g < members.size(); ++g)
+      if (meeting[g] == made.meetings.size())
+        made.meetings.push_back(distinct(meetingOf(g)));
+    for (uint32_t r = 0; r < colours.size(); ++r)
+      if (colours[r] < made.classes.size())
         ++made.classes[colours[r]].ranks;
-        continue;
-      }
-      const plan::Rank &rank = *plan.ranks()->Get(r);
-      AlikeRanks &one = made.classes.emplace_back(AlikeRanks{.representative = r,
-                                                             .ranks = 1,
-                                                             .program = rank.program(),
-                                                             .kind = topology.kindOf(r),
-                                                             .groups = {},
-                                                             .peers = {}});
-      for (uint32_t e = 0; e < length(rank.groups()); ++e) {
-        const uint32_t group = rank.groups()->Get(e);
-        const Signature signature = meetingOf(group);
-        const uint32_t number = meetings.of({signature, groupLink[group]});
-        if (number == made.meetings.size())
-          made.meetings.push_back(distinct(signature));
-        one.groups.push_back({number, firstEntry(r, e), groupLinks[group]});
-      }
-      for (uint32_t e = 0; e < length(rank.peers()); ++e)
-        one.peers.push_back({colours[rank.peers()->Get(e)], peerLinks[r][e]});
-    }
+      else
+        made.classes.push_back(alikeTo(r, meeting));
+    std::vector<std::vector<uint32_t>> distinctNodes;
+    for (size_t n = 0; n < nodes.size(); ++n)
+      if (nodeNumber[n] == distinctNodes.size())
+        distinctNodes.push_back(nodes[n]);
+    addFlows(plan, topology, meeting, distinctNodes, made);
     return made;
+  }
+
+  AlikeRanks alikeTo(uint32_t r, const std::vector<uint32_t> &meeting) const {
+    const plan::Rank &rank = *plan.ranks()->Get(r);
+    AlikeRanks one{.representative = r,
+                   .ranks = 1,
+                   .program = rank.program(),
+                   .kind = topology.place(r).kind,
+                   .groups = {},
+                   .peers = {}};
+    for (uint32_t e = 0; e < length(rank.groups()); ++e) {
+      const uint32_t group = rank.groups()->Get(e);
+      one.groups.push_back({meeting[group], firstEntry(r, e), groupLinks[group]});
+    }
+    for (uint32_t e = 0; e < length(rank.peers()); ++e)
+      one.peers.push_back({colours[rank.peers()->Get(e)], peerLinks[r][e], 0, 0});
+    return one;
   }
 
   static Meeting distinct(const Signature &signature) {
@@ -279,6 +204,7 @@ private:
   std::vector<uint32_t> groupLink; ///< per group: a number that is equal for equal links
   std::vector<std::vector<MessageLink>> peerLinks;
   std::vector<std::vector<uint32_t>> peerLink;
+  std::vector<std::vector<uint32_t>> nodes; ///< the ranks of each
   std::vector<uint32_t> colours;
 };
 

@@ -1,9 +1,9 @@
 // Ranks that behave alike, so that one of them is simulated for all.
 //
 // Two ranks are of one class if they run the same program on the same kind of device, their groups have members of the
-// same classes over equal links, and their peers are of the same classes over equal links: the coarsest equitable
-// partition, found by refinement (Paige and Tarjan, Three partition refinement algorithms, 1987). By induction over the
-// steps, ranks of a class do the same at the same time.
+// same classes over equal links, their peers are of the same classes over equal links, and their nodes have ranks of
+// the same classes in the same groups: the coarsest equitable partition, found by refinement (Paige and Tarjan, Three
+// partition refinement algorithms, 1987). By induction over the steps, ranks of a class do the same at the same time.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Collectives.h"
@@ -25,6 +25,7 @@ struct GroupUse {
 struct PeerUse {
   uint32_t peerClass;
   MessageLink link;
+  uint32_t sent, received; ///< indices of RankClasses::flows: messages to the peer, and from it
 };
 struct AlikeRanks {
   uint32_t representative; ///< the first rank
@@ -44,10 +45,23 @@ struct Meeting {
   std::vector<Member> members;
 };
 
+/// Transfers that move at the same times: the collectives of a meeting, or the messages from one class to another.
+struct Flow {
+  struct Use {
+    uint32_t link; ///< less than RankClasses::links
+    double share;  ///< of the link, at full speed, by all of the flow's transfers that use the link
+  };
+  double rate = 0;       ///< bytes per second of one transfer at full speed: of a message, or of a group's rings
+  double stretch = 1;    ///< how much longer the bytes move than alone, because the flow's transfers share links
+  std::vector<Use> uses; ///< of links that cannot carry all of their flows at full speed
+};
+
 struct RankClasses {
   std::vector<AlikeRanks> classes;
   std::vector<uint32_t> classOf; ///< per rank
   std::vector<Meeting> meetings;
+  std::vector<Flow> flows; ///< those of `meetings`, then messages
+  uint32_t links = 0;      ///< links that flows share
 };
 
 /// `plan` has passed the checks of its structure. Throws userError if the cluster has fewer devices than the plan

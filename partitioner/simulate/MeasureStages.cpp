@@ -22,7 +22,7 @@ constexpr double milliseconds = 1e3;
 
 /// Seconds from the beginning of the first step to the end of the last one, if no step waits for other actions or
 /// ranks.
-double secondsOf(const Script &script, const ScriptAction &action, const double *costs) {
+double secondsOf(const Script &script, const ScriptAction &action, const std::vector<TransferSeconds> &costs) {
   const ScriptSegment &segment = script.segments[action.segment];
   std::vector<double> streamEnd(script.streams.size()), end(segment.steps.size());
   uint32_t wait = action.waits;
@@ -34,22 +34,22 @@ double secondsOf(const Script &script, const ScriptAction &action, const double 
       if (const uint32_t on = script.waits[wait].item; on >= action.firstItem)
         begin = std::max(begin, end[on - action.firstItem]);
     const bool message = step.kind == ScriptStep::Send || step.kind == ScriptStep::Recv;
-    end[s] = streamEnd[step.stream] = begin + (message ? 0 : costs[segment.firstCost + s]);
+    end[s] = streamEnd[step.stream] = begin + (message ? 0 : costs[segment.firstCost + s].all());
     last = std::max(last, end[s]);
   }
   return last;
 }
 
-double messageSecondsOf(const ScriptSegment &segment, const double *costs) {
+double messageSecondsOf(const ScriptSegment &segment, const std::vector<TransferSeconds> &costs) {
   double seconds = 0;
   for (uint32_t s = 0; s < segment.steps.size(); ++s)
     if (segment.steps[s].kind == ScriptStep::Send)
-      seconds += costs[segment.firstCost + s];
+      seconds += costs[segment.firstCost + s].all();
   return seconds;
 }
 
 /// Raises the times of stages to those of a class of ranks, if these are larger.
-void addTimes(const plan::Program &program, const Script &script, const std::vector<double> &costs,
+void addTimes(const plan::Program &program, const Script &script, const std::vector<TransferSeconds> &costs,
               std::vector<StageCosts> &stages) {
   const auto raise = [](double &time, double seconds) { time = std::max(time, milliseconds * seconds); };
   std::set<uint32_t> seen;
@@ -67,8 +67,8 @@ void addTimes(const plan::Program &program, const Script &script, const std::vec
       time = &stage.weightGradient;
     else
       continue;
-    raise(*time, secondsOf(script, action, costs.data()));
-    raise(stage.send, messageSecondsOf(script.segments[action.segment], costs.data()));
+    raise(*time, secondsOf(script, action, costs));
+    raise(stage.send, messageSecondsOf(script.segments[action.segment], costs));
   }
 }
 
@@ -123,7 +123,7 @@ MeasuredStages measureStages(const plan::Plan &plan, const Cluster &cluster) {
     const plan::Program &program = *plan.programs()->Get(rankClass.program);
     const CostDevice device(cluster.devices[rankClass.kind]);
     const Script script = makeScript(plan, program, gpu);
-    addTimes(program, script, scriptCosts(script, rankClass, device), found.stages);
+    addTimes(program, script, scriptCosts(script, ranks, rankClass, device), found.stages);
     addBytes(program, device.kind, found.stages);
   }
   const std::vector<double> oneMicrobatch = leastBytes(shapeOf(plan), found.stages);

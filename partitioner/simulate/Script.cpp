@@ -119,20 +119,24 @@ Script makeScript(const plan::Plan &plan, const plan::Program &program, bool gpu
   return Writer(plan, program, gpu).write();
 }
 
-std::vector<double> scriptCosts(const Script &script, const AlikeRanks &rankClass, const CostDevice &device) {
-  std::vector<double> costs;
+std::vector<TransferSeconds> scriptCosts(const Script &script, const RankClasses &ranks, const AlikeRanks &rankClass,
+                                         const CostDevice &device) {
+  std::vector<TransferSeconds> costs;
   costs.reserve(script.costs);
+  const auto add = [&](TransferSeconds alone, uint32_t flow) {
+    alone.moving *= ranks.flows[flow].stretch;
+    costs.push_back(alone);
+  };
   for (const ScriptSegment &segment : script.segments)
     for (const ScriptStep &step : segment.steps)
-      switch (step.kind) {
-      case ScriptStep::Compute:
-        costs.push_back(stepCost(step.work, device).seconds());
-        break;
-      case ScriptStep::Collective:
-        costs.push_back(collectiveCost(step.collective, step.bytes, rankClass.groups[step.entry].links).seconds);
-        break;
-      default:
-        costs.push_back(messageSeconds(step.bytes, rankClass.peers[step.entry].link));
+      if (step.kind == ScriptStep::Compute) {
+        costs.push_back({stepCost(step.work, device).seconds(), 0});
+      } else if (step.kind == ScriptStep::Collective) {
+        const GroupUse &group = rankClass.groups[step.entry];
+        add(collectiveCost(step.collective, step.bytes, group.links).seconds, group.meeting);
+      } else {
+        const PeerUse &peer = rankClass.peers[step.entry];
+        add(messageSeconds(step.bytes, peer.link), step.kind == ScriptStep::Send ? peer.sent : peer.received);
       }
   return costs;
 }

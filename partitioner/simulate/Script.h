@@ -57,7 +57,9 @@ struct Script {
 /// `gpu`: steps run in streams. Otherwise they run in the order of the list, and actions wait for sends.
 Script makeScript(const plan::Plan &plan, const plan::Program &program, bool gpu);
 
-/// The seconds of each step of the script's segments, for a class of ranks.
-std::vector<double> scriptCosts(const Script &script, const AlikeRanks &rankClass, const CostDevice &device);
+/// The seconds of each step of the script's segments, for a class of ranks, if no transfers of other flows use the same
+/// links.
+std::vector<TransferSeconds> scriptCosts(const Script &script, const RankClasses &ranks, const AlikeRanks &rankClass,
+                                         const CostDevice &device);
 
 } // namespace cleave::partitioner

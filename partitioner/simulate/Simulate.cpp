@@ -1,7 +1,9 @@
-// Follows the streams of every class until none can continue.
+// Follows the streams of every class until none can continue, then the transfers until one ends.
 //
-// The end of a step depends only on the ends of earlier steps, so the order in which streams are followed does not
-// matter. A stream is followed until it waits for a step whose end is unknown; then other streams are followed.
+// The end of a step depends only on the ends of earlier steps and, if it is a transfer that shares links, on transfers
+// at the same time. A stream is followed until it waits for a step whose end is unknown; then other streams are
+// followed. When all of them wait, the transfer that ends next is the earliest thing that can happen: whatever begins
+// later depends on it or on a transfer that ends after it.
 #include "partitioner/simulate/Simulate.h"
 
 #include "partitioner/simulate/Intervals.h"
@@ -39,7 +41,8 @@ struct Cursor {
 struct ClassState {
   const AlikeRanks *info = nullptr;
   const Script *script = nullptr;
-  std::vector<double> costs, ends;
+  std::vector<TransferSeconds> costs;
+  std::vector<double> ends;
   std::vector<Cursor> cursors;       ///< by stream
   std::vector<uint32_t> occurrences; ///< per group entry: number of collectives reached
   Intervals computing, communicating, working;
@@ -67,12 +70,20 @@ struct MessageHash {
 };
 struct Message {
   double sent = unknown, awaited = unknown, begin = unknown, end = unknown;
+  uint32_t sender = 0, receiver = 0; ///< classes
+};
+
+/// A transfer whose end is unknown: of a message, or (null) of a collective.
+struct Moving {
+  Message *message;
+  uint32_t meeting, occurrence;
 };
 
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
       : options(options), gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster)},
+        traffic(result.ranks.flows, result.ranks.links, options.traffic ? &result.traffic : nullptr),
         walk(result.ranks.classes.size()) {
     gatherings.resize(result.ranks.meetings.size());
     for (const AlikeRanks &one : result.ranks.classes) {
@@ -82,7 +93,7 @@ public:
       ClassState &state = states.emplace_back();
       state.info = &one;
       state.script = &script->second;
-      state.costs = scriptCosts(script->second, one, CostDevice(cluster.devices[one.kind]));
+      state.costs = scriptCosts(script->second, result.ranks, one, CostDevice(cluster.devices[one.kind]));
       state.ends.assign(script->second.items, unknown);
       state.cursors.resize(script->second.streams.size());
       state.occurrences.resize(one.groups.size());
@@ -90,12 +101,14 @@ public:
   }
 
   Simulation run() {
-    walk.run([&](size_t c, size_t) {
-      bool moved = false;
-      for (uint32_t stream = 0; stream < states[c].cursors.size(); ++stream)
-        moved |= follow(uint32_t(c), stream);
-      return moved;
-    });
+    do {
+      walk.run([&](size_t c, size_t) {
+        bool moved = false;
+        for (uint32_t stream = 0; stream < states[c].cursors.size(); ++stream)
+          moved |= follow(uint32_t(c), stream);
+        return moved;
+      });
+    } while (endTransfer());
     for (ClassState &state : states) {
       refuseStuck(state);
       finish(state);
@@ -174,21 +187,21 @@ private:
                double ready) {
     ClassState &state = states[c];
     const ScriptStep &step = segment.steps[index];
-    const double cost = state.costs[segment.firstCost + index];
-    double begin = ready, end = ready + cost;
+    const TransferSeconds cost = state.costs[segment.firstCost + index];
+    double begin = ready, end = ready + cost.all();
     switch (step.kind) {
     case ScriptStep::Compute:
       break;
     case ScriptStep::Collective:
       if (!meet(c, cursor, step, ready, cost, begin, end))
         return false;
-      state.times.collectives += cost;
+      state.times.collectives += end - begin;
       break;
     case ScriptStep::Send:
     case ScriptStep::Recv:
       if (!exchange(c, cursor, step, action.microbatch, ready, cost, begin, end))
         return false;
-      state.times.messages += end > begin ? cost : 0;
+      state.times.messages += end - begin;
       break;
     }
     note(state, step, segment.pipeline, begin, end);
@@ -199,12 +212,15 @@ private:
   }
 
   /// Reaches a collective; true once all members have reached it.
-  bool meet(uint32_t c, Cursor &cursor, const ScriptStep &step, double ready, double cost, double &begin, double &end) {
+  bool meet(uint32_t c, Cursor &cursor, const ScriptStep &step, double ready, const TransferSeconds &cost,
+            double &begin, double &end) {
     ClassState &state = states[c];
     const uint32_t meeting = state.info->groups[step.entry].meeting;
     const auto &members = result.ranks.meetings[meeting].members;
-    if (members.size() <= 1)
+    if (members.size() <= 1 && result.ranks.flows[meeting].uses.empty()) { // nothing to wait for
+      noteTraffic(meeting, begin, cost);
       return true;
+    }
     if (!cursor.posted) {
       cursor.posted = true;
       cursor.occurrence = state.occurrences[state.info->groups[step.entry].first]++;
@@ -213,11 +229,8 @@ private:
         list.resize(cursor.occurrence + 1, Gathering{static_cast<uint32_t>(members.size()), 0, unknown});
       Gathering &gathering = list[cursor.occurrence];
       gathering.begin = std::max(gathering.begin, ready);
-      if (--gathering.missing == 0) {
-        gathering.end = gathering.begin + cost;
-        for (const Meeting::Member &member : members)
-          walk.wake(member.rankClass);
-      }
+      if (--gathering.missing == 0)
+        begins({nullptr, meeting, cursor.occurrence}, meeting, gathering.begin, cost);
     }
     const Gathering &gathering = gatherings[meeting][cursor.occurrence];
     if (gathering.end == unknown)
@@ -229,9 +242,10 @@ private:
   }
 
   /// Reaches a message; true once both ends have reached it, or at once for the sender on a host.
-  bool exchange(uint32_t c, Cursor &cursor, const ScriptStep &step, int32_t microbatch, double ready, double cost,
-                double &begin, double &end) {
-    const uint32_t other = states[c].info->peers[step.entry].peerClass;
+  bool exchange(uint32_t c, Cursor &cursor, const ScriptStep &step, int32_t microbatch, double ready,
+                const TransferSeconds &cost, double &begin, double &end) {
+    const PeerUse &peer = states[c].info->peers[step.entry];
+    const uint32_t other = peer.peerClass;
     const bool sends = step.kind == ScriptStep::Send;
     Message &message = messages[{sends ? c : other, step.tag, microbatch}];
     if (!cursor.posted) {
@@ -239,11 +253,10 @@ private:
       double &arrival = sends ? message.sent : message.awaited;
       if (arrival == unknown) // several ranks of a class may exchange the same message with one rank
         arrival = ready;
-      if (message.end == unknown && message.sent != unknown && message.awaited != unknown) {
+      if (message.begin == unknown && message.sent != unknown && message.awaited != unknown) {
         message.begin = std::max(message.sent, message.awaited);
-        message.end = message.begin + cost;
-        walk.wake(other);
-        walk.wake(c);
+        message.sender = sends ? c : other, message.receiver = sends ? other : c;
+        begins({&message, 0, 0}, sends ? peer.sent : peer.received, message.begin, cost);
       }
     }
     if (sends && !gpu) { // a host sends in the background
@@ -257,6 +270,43 @@ private:
     begin = message.begin;
     end = message.end;
     return true;
+  }
+
+  /// A transfer of `flow` begins, when all of its ranks have reached it.
+  void begins(const Moving &moving, uint32_t flow, double begin, const TransferSeconds &cost) {
+    const double end = begin + cost.all();
+    if (result.ranks.flows[flow].uses.empty()) { // nothing slows it
+      noteTraffic(flow, begin, cost);
+      return ends(moving, end);
+    }
+    const uint32_t number = traffic.add(flow, begin + cost.fixed, cost.moving);
+    moves.resize(number + 1, moving);
+  }
+
+  /// Notes a transfer at full speed.
+  void noteTraffic(uint32_t flow, double begin, const TransferSeconds &cost) {
+    if (options.traffic && cost.moving > 0)
+      result.traffic.push_back({flow, begin + cost.fixed, begin + cost.all(), 1});
+  }
+
+  void ends(const Moving &moving, double end) {
+    if (moving.message) {
+      moving.message->end = end;
+      walk.wake(moving.message->receiver);
+      walk.wake(moving.message->sender);
+      return;
+    }
+    gatherings[moving.meeting][moving.occurrence].end = end;
+    for (const Meeting::Member &member : result.ranks.meetings[moving.meeting].members)
+      walk.wake(member.rankClass);
+  }
+
+  /// Follows the transfers until one ends; false if there is none.
+  bool endTransfer() {
+    const std::optional<Traffic::Ended> ended = traffic.next();
+    if (ended)
+      ends(moves[ended->transfer], ended->time);
+    return ended.has_value();
   }
 
   void note(ClassState &state, const ScriptStep &step, bool pipeline, double begin, double end) {
@@ -323,6 +373,8 @@ private:
   std::deque<ClassState> states;
   std::vector<std::vector<Gathering>> gatherings; ///< by meeting
   std::unordered_map<MessageKey, Message, MessageHash> messages;
+  Traffic traffic;
+  std::vector<Moving> moves; ///< by number of the transfer
   RankWalk walk; ///< over the classes
 };
 

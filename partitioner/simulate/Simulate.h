@@ -3,12 +3,13 @@
 // Every rank executes its list of actions; a step begins when the steps before it in its stream and the steps for which
 // it waits have ended. A collective begins when all its members have reached it. A message is sent when its sender and
 // its receiver have reached it (on GPUs both wait; on hosts the sender continues). Costs of steps are those of
-// partitioner/cost, computed once per segment. One rank of each class is simulated (Classes.h). Transfers that use the
-// network of a node at the same time share its bandwidth evenly; other contention is not modelled.
+// partitioner/cost, computed once per segment. One rank of each class is simulated (Classes.h). Transfers that use a
+// link at the same time share its rate (Traffic.h).
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Work.h"
 #include "partitioner/simulate/Classes.h"
+#include "partitioner/simulate/Traffic.h"
 
 #include <array>
 #include <vector>
@@ -44,10 +45,12 @@ struct Simulation {
   RankClasses ranks;
   std::vector<ClassTimes> times;               ///< by class
   std::vector<std::vector<StepSpan>> timeline; ///< by class, if asked for
+  std::vector<TransferPiece> traffic;          ///< the speeds of all transfers, if asked for
 };
 
 struct SimulateOptions {
   bool timeline = false;
+  bool traffic = false;
 };
 
 /// `plan` has passed the checks of its structure (runtime/plan/check/Check.h). Throws userError if it does not fit the

@@ -1,5 +1,6 @@
 // Layers of a traced model, and how pipeline stages are cut from them.
 #pragma once
+#include "partitioner/pipeline/Cuts.h"
 #include "partitioner/stages/LayerNames.h"
 #include "partitioner/strategy/Strategy.h"
 
@@ -38,9 +39,6 @@ double flopsOf(mlir::Operation *op);
 constexpr double elementCharge = 16;
 /// The estimate by which stages are cut: FLOPs, and a charge for each element of the results.
 double costOf(mlir::Operation *op);
-
-/// Splits `costs` into `parts` non-empty runs and minimises the largest sum; returns the start of each run.
-std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts);
 
 /// Sets cleave.stage on every op of @forward and @eval: by the strategy's `stages`, else by the code's stage(k) marks,
 /// else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy with its stages.

@@ -16,19 +16,17 @@ int64_t stageOf(Operation *op) {
   return stage ? stage.getInt() : 0;
 }
 
-StringRef kindOf(BlockArgument argument) { return ir::argumentText(argument, ir::attr::kind); }
-
 // Whether the value is an input or a parameter, looking through rematerialised ops.
 bool isOfArgument(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return kindOf(argument) != "buffer"; // a buffer belongs to one stage
+    return ir::argumentKind(argument) != ir::SlotKind::Buffer; // a buffer belongs to one stage
   Operation *def = value.getDefiningOp();
   return isView(def) && isOfArgument(def->getOperand(0));
 }
 
 bool isOfBuffer(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return kindOf(argument) == "buffer";
+    return ir::argumentKind(argument) == ir::SlotKind::Buffer;
   Operation *def = value.getDefiningOp();
   return isa<ir::ReshapeOp, ir::TransposeOp, ir::BroadcastOp, ir::ShardHintOp>(def) && isOfBuffer(def->getOperand(0));
 }

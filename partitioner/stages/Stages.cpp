@@ -180,7 +180,7 @@ void keepBuffersTogether(func::FuncOp forward, const Layers &layers, Units &unit
   for (OpOperand &result : forward.getBody().front().getTerminator()->getOpOperands()) {
     const StringRef name = ir::resultText(forward, result.getOperandNumber(), ir::attr::name);
     Operation *maker = result.get().getDefiningOp();
-    if (ir::resultText(forward, result.getOperandNumber(), ir::attr::kind) != "buffer" || !maker)
+    if (ir::resultKind(forward, result.getOperandNumber()) != ir::SlotKind::Buffer || !maker)
       continue;
     SmallVector<Operation *> uses{maker};
     collectReaders(result.get(), uses); // an evaluation, which changes no buffer, reads the buffer there
@@ -264,7 +264,7 @@ Limits limitsOfBuffers(func::FuncOp forward, func::FuncOp eval) {
   int64_t latest = std::numeric_limits<int64_t>::max();
   for (OpOperand &result : forward.getBody().front().getTerminator()->getOpOperands()) {
     Operation *maker = result.get().getDefiningOp();
-    if (ir::resultText(forward, result.getOperandNumber(), ir::attr::kind) != "buffer" || !maker)
+    if (ir::resultKind(forward, result.getOperandNumber()) != ir::SlotKind::Buffer || !maker)
       continue;
     const int64_t stage = maker->getAttrOfType<IntegerAttr>(ir::attr::stage).getInt();
     SmallVector<Operation *> readers;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::partitioner {
 
@@ -25,13 +26,36 @@ void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::strin
 
 Mesh oneDevice() { return meshOf(1, 1, 1); }
 
+/// Numbers the ranks of `mesh` along `named`, from the slowest axis to the fastest. Axes of size 1 do not matter: they
+/// come first, so that equal numberings are equal orders.
+static void setOrder(Mesh &mesh, const std::vector<std::string> &named) {
+  std::vector<AxisRole> along, wanted;
+  for (const std::string &name : named)
+    if (const AxisRole role = *roleOf(name); mesh.size(role) > 1)
+      along.push_back(role);
+  for (const AxisRole role : axisRoles)
+    if (mesh.size(role) > 1)
+      wanted.push_back(role);
+  if (along == wanted) // the default
+    return;
+  auto next = mesh.order.begin();
+  for (const AxisRole role : axisRoles)
+    if (mesh.size(role) == 1)
+      *next++ = role;
+  std::copy(along.begin(), along.end(), next);
+}
+
 Mesh parseMesh(const std::string &text) {
   Mesh mesh = oneDevice();
   std::string where = "mesh \"" + text + "\"";
   std::vector<std::string> seen;
   if (text.empty())
     throw userError("the mesh is empty; expected for example dp=2,tp=2,pp=2");
-  for (const std::string &part : partsOf(text, ',')) {
+  const bool ordered = text.find('/') != std::string::npos;
+  if (ordered && text.find(',') != std::string::npos)
+    throw userError(where + ": axes are separated by commas, or by slashes from the slowest axis to the fastest, not "
+                            "by both");
+  for (const std::string &part : partsOf(text, ordered ? '/' : ',')) {
     size_t equals = part.find('=');
     std::string name = part.substr(0, equals), number = equals == std::string::npos ? "" : part.substr(equals + 1);
     const std::optional<int64_t> size = parseNumber<int64_t>(number);
@@ -43,7 +67,21 @@ Mesh parseMesh(const std::string &text) {
     seen.push_back(name);
     setAxis(mesh, name, *size, where);
   }
+  if (ordered)
+    setOrder(mesh, seen);
   return mesh;
+}
+
+std::string meshText(const Mesh &mesh) {
+  std::vector<std::string> parts;
+  if (mesh.order == axisRoles) {
+    for (const MeshAxis &axis : mesh.axes)
+      parts.push_back(fmt::format("{}={}", axis.name, axis.size));
+    return fmt::format("{}", fmt::join(parts, ","));
+  }
+  for (const AxisRole role : mesh.order)
+    parts.push_back(fmt::format("{}={}", axisName(role), mesh.size(role)));
+  return fmt::format("{}", fmt::join(parts, "/"));
 }
 
 // The largest divisor of n that is at most its k-th root.
@@ -75,8 +113,7 @@ Mesh meshFor(int64_t devices, const std::string &kind) {
     return meshOf(devices / pp / tp, tp, pp);
   }
   if (kind == "auto")
-    throw userError("strategy \"auto\" needs the automatic search, which this version does not have; give data, model, "
-                    "pipeline, hybrid or a file");
+    throw userError("strategy \"auto\" has no mesh before the search");
   throw userError(fmt::format("strategy \"{}\" is neither data, model, pipeline, hybrid nor a file", kind));
 }
 

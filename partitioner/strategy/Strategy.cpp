@@ -108,12 +108,14 @@ std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
 }
 
 std::string Strategy::toToml() const {
-  std::string out =
-      fmt::format("mesh = {{ dp = {}, tp = {}, pp = {} }}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n",
-                  mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline),
-                  quote(schedule), microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
-                  placement == Placement::V ? ", placement = \"v\"" : "",
-                  scheduleOrigin == "search" ? ", origin = \"search\"" : "");
+  const std::string axes = mesh.order == axisRoles
+                               ? fmt::format("{{ dp = {}, tp = {}, pp = {} }}", mesh.size(AxisRole::Data),
+                                             mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline))
+                               : quote(meshText(mesh));
+  std::string out = fmt::format("mesh = {}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", axes,
+                                quote(schedule), microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
+                                placement == Placement::V ? ", placement = \"v\"" : "",
+                                scheduleOrigin == "search" ? ", origin = \"search\"" : "");
   if (!order.empty()) {
     out += "order = [\n";
     for (const std::string &text : order)

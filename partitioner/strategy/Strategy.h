@@ -119,8 +119,11 @@ Mesh oneDevice();
 /// Sets the size of an axis. Throws userError that begins with `where` for an unknown axis and an impossible size.
 void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where);
 
-/// Reads `dp=2,tp=2,pp=2` (any order, any subset). Throws userError that names the unknown axis or the value.
+/// Reads `dp=2,tp=2,pp=2` (any order, any subset), or `pp=2/tp=2/dp=2`, which also numbers the ranks along the axes in
+/// this order, the last one fastest. Throws userError that names the unknown axis or the value.
 Mesh parseMesh(const std::string &text);
+/// A text that parseMesh reads as an equal mesh.
+std::string meshText(const Mesh &mesh);
 
 /// A mesh for `devices` devices by kind of parallelism: data, model, pipeline or hybrid (data x model x pipeline, as
 /// even as the divisors allow). Throws userError for `auto`, because there is no search yet.

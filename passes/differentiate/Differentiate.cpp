@@ -75,7 +75,7 @@ namespace {
 
 bool isTrainable(func::FuncOp function, unsigned argument) {
   auto trainable = function.getArgAttrOfType<BoolAttr>(argument, ir::attr::trainable);
-  return ir::argumentText(function, argument, ir::attr::kind) == "parameter" && trainable && trainable.getValue();
+  return ir::argumentKind(function, argument) == ir::SlotKind::Parameter && trainable && trainable.getValue();
 }
 
 /// Whether a gradient propagates from this result to its op's operands.
@@ -101,10 +101,10 @@ llvm::DenseSet<Value> activeValues(func::FuncOp function) {
 }
 
 /// The results of a kind, in order.
-llvm::SmallVector<unsigned> resultsOf(func::FuncOp function, llvm::StringRef kind) {
+llvm::SmallVector<unsigned> resultsOf(func::FuncOp function, ir::SlotKind kind) {
   llvm::SmallVector<unsigned> found;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (ir::resultText(function, i, ir::attr::kind) == kind)
+    if (ir::resultKind(function, i) == kind)
       found.push_back(i);
   return found;
 }
@@ -127,12 +127,13 @@ void keepResults(func::FuncOp function, llvm::ArrayRef<unsigned> kept) {
 /// Adds @weights: the weights of the loss's terms, computed from inputs alone, in the stage of the loss. The weight of
 /// a cross-entropy does not depend on its logits.
 void addWeights(ModuleOp module, func::FuncOp forward) {
-  Operation *loss = forward.front().getTerminator()->getOperand(resultsOf(forward, "loss").front()).getDefiningOp();
+  Operation *loss =
+      forward.front().getTerminator()->getOperand(resultsOf(forward, ir::SlotKind::Loss).front()).getDefiningOp();
   auto weights = forward.clone();
   weights.setName("weights");
   weights->removeAttr(ir::attr::staticWeight);
   module.push_back(weights);
-  keepResults(weights, resultsOf(weights, "weight"));
+  keepResults(weights, resultsOf(weights, ir::SlotKind::Weight));
   weights.walk([&](ir::CrossEntropyOp op) {
     GraphBuilder e{OpBuilder(op)};
     e.setOrigin(op);
@@ -143,7 +144,7 @@ void addWeights(ModuleOp module, func::FuncOp forward) {
   for (BlockArgument argument : weights.getArguments()) {
     if (argument.use_empty())
       unused.set(argument.getArgNumber());
-    else if (ir::argumentText(argument, ir::attr::kind) != "input")
+    else if (ir::argumentKind(argument) != ir::SlotKind::Input)
       throw userError(locationText(argument.getUsers().begin()->getLoc()) +
                       "error: the weights of a loss with several terms must depend on the data alone, one depends on " +
                       ir::argumentText(argument, ir::attr::name).str());
@@ -154,19 +155,19 @@ void addWeights(ModuleOp module, func::FuncOp forward) {
       op.setAttr(ir::attr::stage, stage);
 }
 
-/// Replaces the results of kind "weight" by arguments of kind "metric"; returns these.
+/// Replaces the results of kind Weight by arguments of kind Metric; returns these.
 llvm::SmallVector<Value> takeWeights(func::FuncOp function) {
   Builder b(function.getContext());
   llvm::SmallVector<Value> weights;
   llvm::SmallVector<unsigned> kept;
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
-    if (ir::resultText(function, i, ir::attr::kind) != "weight") {
+    if (ir::resultKind(function, i) != ir::SlotKind::Weight) {
       kept.push_back(i);
       continue;
     }
-    const std::string name = ir::metricName("weight", ir::resultText(function, i, ir::attr::name));
+    const std::string name = ir::metricName(ir::SlotKind::Weight, ir::resultText(function, i, ir::attr::name));
     const unsigned index = function.getNumArguments();
-    auto attributes = b.getDictionaryAttr({b.getNamedAttr(ir::attr::kind, b.getStringAttr("metric")),
+    auto attributes = b.getDictionaryAttr({b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, ir::SlotKind::Metric)),
                                            b.getNamedAttr(ir::attr::name, b.getStringAttr(name))});
     (void)function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()), attributes, function.getLoc());
     weights.push_back(function.getArgument(index));
@@ -203,7 +204,7 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
   for (Operation &op : function.front().without_terminator())
     forward.push_back(&op);
   GraphBuilder &e = adjoints.e;
-  for (auto [i, result] : llvm::enumerate(resultsOf(function, "loss"))) {
+  for (auto [i, result] : llvm::enumerate(resultsOf(function, ir::SlotKind::Loss))) {
     Value loss = function.front().getTerminator()->getOperand(result);
     if (!adjoints.needs(loss))
       continue;
@@ -236,14 +237,14 @@ Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
   Builder b(module.getContext());
   const unsigned index = function.getNumArguments();
   auto attributes = b.getDictionaryAttr(
-      {b.getNamedAttr(ir::attr::kind, b.getStringAttr("state")),
+      {b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, ir::SlotKind::State)),
        b.getNamedAttr(ir::attr::name, b.getStringAttr(lossScaleState)),
        b.getNamedAttr(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", scale->initial, 0.0))});
   (void)function.insertArgument(index, RankedTensorType::get({}, b.getF32Type()), attributes, function.getLoc());
   return function.getArgument(index);
 }
 
-/// Appends a result of kind "gradient" for every trainable parameter.
+/// Appends a result of kind Gradient for every trainable parameter.
 void returnGradients(func::FuncOp function, Adjoints &adjoints) {
   Operation *terminator = function.front().getTerminator();
   auto results = llvm::to_vector(terminator->getOperands());
@@ -256,7 +257,7 @@ void returnGradients(func::FuncOp function, Adjoints &adjoints) {
       continue;
     results.push_back(gradientOrZero(function, argument, adjoints));
     attributes.push_back(b.getDictionaryAttr(
-        {b.getNamedAttr(ir::attr::kind, b.getStringAttr("gradient")),
+        {b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, ir::SlotKind::Gradient)),
          b.getNamedAttr(ir::attr::name, function.getArgAttr(argument.getArgNumber(), ir::attr::name)),
          b.getNamedAttr(ir::attr::trainable, function.getArgAttr(argument.getArgNumber(), ir::attr::trainable))}));
   }
@@ -283,7 +284,7 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   auto weight = function->getAttrOfType<IntegerAttr>(ir::attr::staticWeight);
   if (!weight || weight.getInt() < 1 || microbatches < 1)
     throw userError("differentiate: @forward needs cleave.static_weight >= 1, and microbatches must be at least 1");
-  const bool terms = resultsOf(function, "loss").size() > 1;
+  const bool terms = resultsOf(function, ir::SlotKind::Loss).size() > 1;
   if (terms)
     addWeights(module, function);
   const llvm::SmallVector<Value> weights = terms ? takeWeights(function) : llvm::SmallVector<Value>();

@@ -22,7 +22,8 @@ namespace cleave::passes {
 
 namespace {
 
-std::vector<NamedFunction> functionsOf(const partitioner::Applied &applied, const partitioner::RankClass &rankClass,
+std::vector<NamedFunction> functionsOf(const partitioner::LocalPrograms &applied,
+                                       const partitioner::RankClass &rankClass,
                                        const std::vector<partitioner::ScheduleItem> &items) {
   std::vector<NamedFunction> list;
   std::set<partitioner::SegmentId> seen;
@@ -50,15 +51,15 @@ void registerArguments(ProgramBuilder &builder, const std::vector<NamedFunction>
   for (NamedFunction entry : list)
     for (BlockArgument argument : entry.function.getArguments()) {
       const unsigned i = argument.getArgNumber();
-      const std::string kind = ir::argumentText(argument, ir::attr::kind).str(),
-                        name = ir::argumentText(argument, ir::attr::name).str();
-      if (!isPersistentKind(kind) && (kind != "input" || argument.use_empty()))
+      const ir::SlotKind kind = ir::argumentKind(argument);
+      const std::string name = ir::argumentText(argument, ir::attr::name).str();
+      if (!isPersistentKind(kind) && (kind != ir::SlotKind::Input || argument.use_empty()))
         continue;
       Label label = builder.tables.label(argument.getType(), entry.function.getArgAttr(i, dist::attr::sharding),
                                          entry.function.getArgAttr(i, dist::attr::global), builder.coords);
       if (!label.known)
-        throw Error(Status::Internal, "plan export: the sharding of " + kind + " \"" + name + "\" in " +
-                                          entry.function.getName().str() + " does not give its local shape");
+        throw Error(Status::Internal, "plan export: the sharding of " + std::string(ir::text(kind)) + " \"" + name +
+                                          "\" in " + entry.function.getName().str() + " does not give its local shape");
       builder.describe(builder.namedSlot(kind, name, argument.getType(), label), entry.function, i);
     }
 }
@@ -75,7 +76,8 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
   }
 }
 
-void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const CompileOptions &options, Target target) {
+void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, const CompileOptions &options,
+                 Target target) {
   plan.compiler = "cleave 0.1.0";
   plan.backend = text(target.kind());
   plan.target = target.text();
@@ -95,6 +97,8 @@ void describeRun(plan::PlanT &plan, const partitioner::Applied &applied, const C
   plan.choices->searched = applied.decisions.scheduleOrigin == "search";
   for (const partitioner::RecomputeRule &rule : applied.decisions.recompute)
     plan.choices->recompute = std::max(plan.choices->recompute, static_cast<plan::Recomputation>(rule.kind));
+  if (options.search)
+    plan.search = std::make_unique<plan::SearchT>(*options.search);
   if (options.data)
     plan.data = std::make_unique<plan::DataT>(*options.data);
   if (options.training)
@@ -151,7 +155,7 @@ SmallVector<func::FuncOp> bare(ArrayRef<NamedFunction> list) {
   return llvm::to_vector(llvm::map_range(list, [](const NamedFunction &entry) { return entry.function; }));
 }
 
-std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
+std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applied) {
   std::vector<ClassFunctions> classes;
   for (const partitioner::RankClass &rankClass : applied.classes)
     classes.push_back({functionsOf(applied, rankClass, itemsOf(applied.train, rankClass.position)),
@@ -159,7 +163,7 @@ std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied) {
   return classes;
 }
 
-PlanBuilder::PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target)
+PlanBuilder::PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target)
     : applied(applied), options(options), target(target), tables(plan, applied.decisions.mesh), kernels(target),
       training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);

@@ -1,6 +1,6 @@
 // Converts lowered local functions and schedules to the bytes of a plan file.
 #pragma once
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "passes/CompileOptions.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/export/ProgramBuilder.h"
@@ -26,13 +26,13 @@ struct ClassFunctions {
 };
 
 /// The functions of every class of `applied`, in class order.
-std::vector<ClassFunctions> functionsOf(const partitioner::Applied &applied);
+std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applied);
 llvm::SmallVector<mlir::func::FuncOp> bare(llvm::ArrayRef<NamedFunction> list);
 
 /// Builds a plan. `applied` and `options` must outlive it.
 class PlanBuilder {
 public:
-  PlanBuilder(const partitioner::Applied &applied, const CompileOptions &options, Target target);
+  PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target);
 
   /// Adds the program of a rank class from its functions, which consist of library calls and fusions. Throws userError,
   /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
@@ -47,7 +47,7 @@ public:
   std::vector<uint8_t> bytes() const;
 
 private:
-  const partitioner::Applied &applied;
+  const partitioner::LocalPrograms &applied;
   const CompileOptions &options;
   const Target target;
   plan::PlanT plan;

@@ -10,19 +10,30 @@
 
 namespace cleave::passes {
 
-plan::TensorKind tensorKindOf(const std::string &kind) {
-  static const std::map<std::string, plan::TensorKind> kinds{
-      {"input", plan::TensorKind::Input},       {"parameter", plan::TensorKind::Parameter},
-      {"buffer", plan::TensorKind::Buffer},     {"state", plan::TensorKind::State},
-      {"gradient", plan::TensorKind::Gradient}, {"scalar", plan::TensorKind::Scalar},
-      {"metric", plan::TensorKind::Metric}};
-  auto found = kinds.find(kind);
-  return found == kinds.end() ? plan::TensorKind::Activation : found->second;
+static constexpr std::pair<ir::SlotKind, plan::TensorKind> namedKinds[] = {
+    {ir::SlotKind::Input, plan::TensorKind::Input},       {ir::SlotKind::Parameter, plan::TensorKind::Parameter},
+    {ir::SlotKind::Buffer, plan::TensorKind::Buffer},     {ir::SlotKind::State, plan::TensorKind::State},
+    {ir::SlotKind::Gradient, plan::TensorKind::Gradient}, {ir::SlotKind::Scalar, plan::TensorKind::Scalar},
+    {ir::SlotKind::Metric, plan::TensorKind::Metric}};
+
+plan::TensorKind tensorKindOf(ir::SlotKind kind) {
+  for (const auto &[slot, tensor] : namedKinds)
+    if (slot == kind)
+      return tensor;
+  return plan::TensorKind::Activation;
 }
 
-bool isPersistentKind(llvm::StringRef kind) {
-  plan::TensorKind tensorKind = tensorKindOf(kind.str());
-  return kind == "working" || kind == "output" ||
+ir::SlotKind keptKindOf(plan::TensorKind kind) {
+  for (const ir::SlotKind kept :
+       {ir::SlotKind::Parameter, ir::SlotKind::Buffer, ir::SlotKind::State, ir::SlotKind::Gradient})
+    if (tensorKindOf(kept) == kind)
+      return kept;
+  return ir::SlotKind::None;
+}
+
+bool isPersistentKind(ir::SlotKind kind) {
+  const plan::TensorKind tensorKind = tensorKindOf(kind);
+  return kind == ir::SlotKind::Working || kind == ir::SlotKind::Output ||
          (tensorKind != plan::TensorKind::Activation && tensorKind != plan::TensorKind::Input);
 }
 
@@ -57,10 +68,10 @@ plan::SegmentKind planned(partitioner::SegmentKind kind) {
 }
 
 ProgramBuilder::ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
-                               const partitioner::Applied &applied, bool batches)
+                               const partitioner::LocalPrograms &applied, bool batches)
     : tables(tables), kernels(kernels), coords(tables.mesh.coords(rankClass.ranks.front())), batches(batches),
       stages(applied.decisions.stagesAt(rankClass.position)) {
-  for (const partitioner::Applied::Message &message : applied.messages)
+  for (const partitioner::LocalPrograms::Message &message : applied.messages)
     channels[message.tag] = message.channel;
   program->stage = static_cast<uint32_t>(rankClass.position);
 }
@@ -89,8 +100,7 @@ uint32_t ProgramBuilder::newSlot(const std::string &name, mlir::Type type, const
   return static_cast<uint32_t>(program->slots.size() - 1);
 }
 
-uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &name, mlir::Type type,
-                                   const Label &label) {
+uint32_t ProgramBuilder::namedSlot(ir::SlotKind kind, const std::string &name, mlir::Type type, const Label &label) {
   plan::TensorKind tensorKind = tensorKindOf(kind);
   const bool input = tensorKind == plan::TensorKind::Input;
   // Evaluation may read another number of rows than training.
@@ -107,13 +117,13 @@ uint32_t ProgramBuilder::namedSlot(const std::string &kind, const std::string &n
       add(program->inputs);
     if (tensorKind == plan::TensorKind::Scalar)
       add(program->scalars);
-    if (tensorKind == plan::TensorKind::Metric || kind == "output" ||
-        (kind == "state" && (name == lossScaleState || name == skippedStepsState)))
+    if (tensorKind == plan::TensorKind::Metric || kind == ir::SlotKind::Output ||
+        (kind == ir::SlotKind::State && (name == lossScaleState || name == skippedStepsState)))
       add(program->metrics);
   }
   uint32_t index = found->second;
   if (slot(index).bytes != bytesOf(type))
-    throw Error(Status::Internal, "plan export: " + kind + " \"" + name + "\" has " +
+    throw Error(Status::Internal, "plan export: " + std::string(text(kind)) + " \"" + name + "\" has " +
                                       std::to_string(slot(index).bytes) + " bytes in one segment and " +
                                       std::to_string(bytesOf(type)) + " in another");
   Label &known = labels[index];

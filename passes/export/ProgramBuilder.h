@@ -1,8 +1,9 @@
 // Builds the program of one class of equal ranks: slots, segments, and the tables that differ between its ranks.
 #pragma once
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "passes/codegen/Codegen.h"
 #include "passes/export/Tables.h"
+#include "passes/export/TensorKinds.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -36,7 +37,7 @@ class ProgramBuilder {
 public:
   /// `batches`: merge independent calls of one kernel into one step, in segments that run once per step (Batches.h).
   ProgramBuilder(Tables &tables, KernelBuilder &kernels, const partitioner::RankClass &rankClass,
-                 const partitioner::Applied &applied, bool batches);
+                 const partitioner::LocalPrograms &applied, bool batches);
 
   /// Appends the segment of a local function (fused). Add segments that share stashed values in execution order;
   /// `later` are those that may run after it in the same pass over a microbatch.
@@ -63,7 +64,7 @@ public:
 
   uint32_t newSlot(const std::string &name, mlir::Type type, const Label &label, plan::Space space);
   /// The slot of a named tensor with persistent memory, or of an input.
-  uint32_t namedSlot(const std::string &kind, const std::string &name, mlir::Type type, const Label &label);
+  uint32_t namedSlot(ir::SlotKind kind, const std::string &name, mlir::Type type, const Label &label);
   /// Records the attributes of an argument for its tensor.
   void describe(uint32_t slot, mlir::func::FuncOp function, unsigned argument);
   plan::SlotT &slot(uint32_t index) { return *program->slots[index]; }
@@ -75,17 +76,16 @@ public:
 
 private:
   // By kind, name and, of an input, global shape.
-  std::map<std::tuple<std::string, std::string, std::vector<int64_t>>, uint32_t> named;
+  std::map<std::tuple<ir::SlotKind, std::string, std::vector<int64_t>>, uint32_t> named;
   std::vector<ScalarSource> scalars;
   std::vector<GroupAxes> groups;
   std::vector<std::pair<int64_t, int64_t>> peers; // positions, channels
   const std::vector<int64_t> stages;              // of the program, by chunk
 };
 
-plan::TensorKind tensorKindOf(const std::string &kind);
 plan::SegmentKind planned(partitioner::SegmentKind kind);
 /// Parameters and their working copies, buffers, states, gradients, scalars, metrics and outputs have persistent
 /// memory.
-bool isPersistentKind(llvm::StringRef kind);
+bool isPersistentKind(ir::SlotKind kind);
 
 } // namespace cleave::passes

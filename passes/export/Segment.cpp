@@ -124,7 +124,7 @@ std::set<std::string> stashRead(ArrayRef<func::FuncOp> later) {
   std::set<std::string> names;
   for (func::FuncOp function : later)
     for (BlockArgument argument : function.getArguments())
-      if (!argument.use_empty() && ir::argumentText(argument, ir::attr::kind) == "stash")
+      if (!argument.use_empty() && ir::argumentKind(argument) == ir::SlotKind::Stash)
         names.insert(ir::argumentText(argument, ir::attr::name).str());
   return names;
 }

@@ -13,7 +13,7 @@ namespace cleave::passes {
 
 namespace {
 
-using partitioner::Applied;
+using partitioner::LocalPrograms;
 using partitioner::ScheduleItem;
 using partitioner::SegmentId;
 using partitioner::SegmentKind;
@@ -41,13 +41,13 @@ class LockstepRun {
 public:
   using Waits = std::map<std::tuple<int64_t, int64_t, int64_t>, size_t>;
 
-  LockstepRun(const Applied &applied, bool evaluation)
+  LockstepRun(const LocalPrograms &applied, bool evaluation)
       : name(applied.decisions.schedule), schedules(evaluation ? applied.eval : applied.train),
         present(schedules.size()), estimate(schedules.size()) {
     for (const partitioner::RankClass &rankClass : applied.classes)
       for (const auto &[segment, function] : rankClass.functions)
         present[static_cast<size_t>(rankClass.position)].insert(segment);
-    for (const Applied::Message &message : applied.messages) {
+    for (const LocalPrograms::Message &message : applied.messages) {
       sent[{message.from, message.sender}].push_back(&message);
       received[{message.to, message.receiver}].push_back(&message);
     }
@@ -71,14 +71,15 @@ private:
   const std::string name;
   const std::vector<std::vector<ScheduleItem>> &schedules;
   std::vector<std::set<SegmentId>> present; // segments with work, by position
-  std::map<Place, std::vector<const Applied::Message *>> sent, received;
+  std::map<Place, std::vector<const LocalPrograms::Message *>> sent, received;
   Run estimate;                                                   // if no item waits for sent messages
   std::map<std::pair<size_t, size_t>, std::vector<Name>> waitsAt; // by position and item
   Waits waits;
 
-  const std::vector<const Applied::Message *> &
-  messagesOf(const std::map<Place, std::vector<const Applied::Message *>> &list, size_t position, size_t item) const {
-    static const std::vector<const Applied::Message *> none;
+  const std::vector<const LocalPrograms::Message *> &
+  messagesOf(const std::map<Place, std::vector<const LocalPrograms::Message *>> &list, size_t position,
+             size_t item) const {
+    static const std::vector<const LocalPrograms::Message *> none;
     const auto found = list.find({static_cast<int64_t>(position), schedules[position][item].segment});
     return found == list.end() ? none : found->second;
   }
@@ -94,13 +95,13 @@ private:
     if (messages.empty())
       return;
     const std::optional<size_t> back = itemOfReturn(position, item);
-    for (const Applied::Message *message : messages)
+    for (const LocalPrograms::Message *message : messages)
       setWait(position, {message->tag, schedules[position][item].microbatch},
               back ? *back : waitOf(position, item, *message));
   }
 
   /// The usual item, unless the receiver reaches the message later; then an item after the receipt.
-  size_t waitOf(size_t position, size_t item, const Applied::Message &message) const {
+  size_t waitOf(size_t position, size_t item, const LocalPrograms::Message &message) const {
     const size_t usual = usualWait(position, item);
     return itemAtReceipt(position, item, message, 0) <= usual ? usual : itemAtReceipt(position, item, message, margin);
   }
@@ -131,16 +132,16 @@ private:
       for (const Name &message : waitsOf(position, item))
         if (!follows(run.received, message))
           return false;
-      for (const Applied::Message *message : messagesOf(received, position, item))
+      for (const LocalPrograms::Message *message : messagesOf(received, position, item))
         if (!follows(run.sent, {message->tag, one.microbatch}))
           return false;
       run.begins[position].push_back(begin);
-      for (const Applied::Message *message : messagesOf(received, position, item)) {
+      for (const LocalPrograms::Message *message : messagesOf(received, position, item)) {
         run.received[{message->tag, one.microbatch}] = begin;
         run.walk.wake(static_cast<size_t>(message->from));
       }
       run.clock[position] = begin + timeOf(position, one);
-      for (const Applied::Message *message : messagesOf(sent, position, item)) {
+      for (const LocalPrograms::Message *message : messagesOf(sent, position, item)) {
         run.sent[{message->tag, one.microbatch}] = run.clock[position];
         run.walk.wake(static_cast<size_t>(message->to));
       }
@@ -162,7 +163,7 @@ private:
 
   /// The first item after `item` that begins at least `late` after the item that receives the message, or that follows
   /// the microbatches.
-  size_t itemAtReceipt(size_t position, size_t item, const Applied::Message &message, double late) const {
+  size_t itemAtReceipt(size_t position, size_t item, const LocalPrograms::Message &message, double late) const {
     const std::vector<ScheduleItem> &own = schedules[position];
     const std::vector<double> &begins = estimate.begins[position];
     const auto receipt = estimate.received.find({message.tag, own[item].microbatch});
@@ -232,6 +233,6 @@ private:
 
 } // namespace
 
-SendWaits::SendWaits(const Applied &applied, bool evaluation) : waits(LockstepRun(applied, evaluation).run()) {}
+SendWaits::SendWaits(const LocalPrograms &applied, bool evaluation) : waits(LockstepRun(applied, evaluation).run()) {}
 
 } // namespace cleave::passes

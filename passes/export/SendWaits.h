@@ -1,6 +1,6 @@
 // Decides where in its schedule a rank waits until the messages that it has sent are received.
 #pragma once
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 
 #include <cstddef>
 #include <map>
@@ -21,7 +21,7 @@ namespace cleave::passes {
 class SendWaits {
 public:
   /// Throws an internal error that names an item if the schedules block each other without waits.
-  SendWaits(const partitioner::Applied &applied, bool evaluation);
+  SendWaits(const partitioner::LocalPrograms &applied, bool evaluation);
 
   /// The index of the item; the number of items if the wait is after the last one.
   size_t itemOf(int64_t position, int64_t tag, int64_t microbatch) const {

@@ -79,9 +79,9 @@ void SlotAssignment::bind(Value value, uint32_t slot) {
 void SlotAssignment::assignArguments() {
   for (BlockArgument argument : function.getArguments()) {
     unsigned index = argument.getArgNumber();
-    std::string kind = ir::argumentText(function, index, ir::attr::kind).str();
+    const ir::SlotKind kind = ir::argumentKind(function, index);
     std::string name = ir::argumentText(function, index, ir::attr::name).str();
-    if (kind == "stash") {
+    if (kind == ir::SlotKind::Stash) {
       if (argument.use_empty())
         continue;
       auto found = program.stash.find(name);
@@ -132,7 +132,7 @@ void SlotAssignment::findTargets() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
     unsigned index = operand.getOperandNumber();
-    std::string kind = ir::resultText(function, index, ir::attr::kind).str();
+    const ir::SlotKind kind = ir::resultKind(function, index);
     if (!isPersistentKind(kind))
       continue;
     std::string name = ir::resultText(function, index, ir::attr::name).str();
@@ -249,7 +249,7 @@ void SlotAssignment::finish() {
   Operation *end = function.front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
     unsigned index = operand.getOperandNumber();
-    std::string kind = ir::resultText(function, index, ir::attr::kind).str();
+    const ir::SlotKind kind = ir::resultKind(function, index);
     std::string name = ir::resultText(function, index, ir::attr::name).str();
     uint32_t slot = slotOf(operand.get());
     if (isPersistentKind(kind)) {

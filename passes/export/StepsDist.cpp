@@ -30,7 +30,7 @@ void emitAllReduce(SegmentBuilder &s, dist::AllReduceOp op) {
       ++at;
     if (at == steps.size()) {
       steps.push_back(collective(s, plan::CollectiveKind::AllReduce, op.getAxes(), input.getType(), op.getStages()));
-      steps.back().reduce = reduceKindOf(op.getKind());
+      steps.back().reduce = planned(op.getReduction());
     }
     auto buffer = std::make_unique<plan::CollectiveBufferT>();
     buffer->in = s.slot(input), buffer->out = s.slot(result);
@@ -62,7 +62,7 @@ void emitAllGather(SegmentBuilder &s, dist::AllGatherOp op) {
 
 void emitReduceScatter(SegmentBuilder &s, dist::ReduceScatterOp op) {
   auto step = collective(s, plan::CollectiveKind::ReduceScatter, op.getAxes(), op.getInput().getType());
-  step.reduce = reduceKindOf(op.getKind());
+  step.reduce = planned(op.getReduction());
   emitShares(s, op, std::move(step), op.getInput(), static_cast<int64_t>(op.getDim()), op.getSizes());
 }
 

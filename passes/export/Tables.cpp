@@ -17,16 +17,11 @@ uint64_t bytesOf(mlir::Type type) {
   return static_cast<uint64_t>(tensor.getNumElements()) * dtypeSize(plannedType(tensor));
 }
 
-plan::ReduceKind reduceKindOf(llvm::StringRef kind) {
-  if (kind == "max")
-    return plan::ReduceKind::Max;
-  if (kind == "min")
-    return plan::ReduceKind::Min;
-  if (kind == "or")
-    return plan::ReduceKind::Or;
-  assert(kind == "sum" && "an unknown reduction");
-  return plan::ReduceKind::Sum;
-}
+plan::ReduceKind planned(PartialKind kind) { return static_cast<plan::ReduceKind>(kind); }
+static_assert(static_cast<int>(plan::ReduceKind::Sum) == static_cast<int>(PartialKind::Sum) &&
+              static_cast<int>(plan::ReduceKind::Max) == static_cast<int>(PartialKind::Max) &&
+              static_cast<int>(plan::ReduceKind::Min) == static_cast<int>(PartialKind::Min) &&
+              static_cast<int>(plan::ReduceKind::Or) == static_cast<int>(PartialKind::Or));
 
 double storedNumber(double number) {
   return number == 0 && std::signbit(number) ? -std::numeric_limits<double>::denorm_min() : number;
@@ -146,7 +141,7 @@ std::unique_ptr<plan::ShardingT> Tables::sharding(const Label &label) const {
     }
   }
   result->partial_axes = axisIndices(label.sharding.partialAxes);
-  result->partial_kind = reduceKindOf(label.sharding.partialKind);
+  result->partial_kind = planned(label.sharding.partialKind);
   return result;
 }
 

@@ -20,7 +20,7 @@ namespace cleave::passes {
 inline plan::DType plannedType(mlir::Type type) { return planned(ir::dtypeOf(type)); }
 /// Bytes of a tensor of this type in memory.
 uint64_t bytesOf(mlir::Type type);
-plan::ReduceKind reduceKindOf(llvm::StringRef kind);
+plan::ReduceKind planned(PartialKind kind);
 /// "file.cpp:12:5"; empty if the location has no file.
 std::string locationOf(mlir::Location location);
 /// A number as it is stored in a plan. FlatBuffers leaves out a field that equals its default, and -0 equals 0, so -0

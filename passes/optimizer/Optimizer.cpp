@@ -113,11 +113,10 @@ private:
 void UpdateBuilder::collectParameters() {
   llvm::StringMap<unsigned> arguments;
   for (unsigned i = 0; i < train.getNumArguments(); ++i)
-    if (ir::argumentText(train, i, ir::attr::kind) == "parameter")
+    if (ir::argumentKind(train, i) == ir::SlotKind::Parameter)
       arguments[ir::argumentText(train, i, ir::attr::name)] = i;
   for (unsigned i = 0; i < train.getNumResults(); ++i) {
-    auto kind = train.getResultAttrOfType<StringAttr>(i, ir::attr::kind);
-    if (!kind || kind.getValue() != "gradient")
+    if (ir::resultKind(train, i) != ir::SlotKind::Gradient)
       continue;
     auto name = train.getResultAttrOfType<StringAttr>(i, ir::attr::name);
     unsigned argument = arguments.at(name.getValue());
@@ -137,9 +136,9 @@ void UpdateBuilder::createFunction() {
   llvm::SmallVector<Type> types, resultTypes;
   llvm::SmallVector<DictionaryAttr> attributes, resultAttributes;
   llvm::SmallVector<Location> locations;
-  auto named = [&](llvm::StringRef kind, llvm::StringRef name) {
+  auto named = [&](ir::SlotKind kind, llvm::StringRef name) {
     return NamedAttrList(
-        {b.getNamedAttr(ir::attr::kind, b.getStringAttr(kind)), b.getNamedAttr(ir::attr::name, b.getStringAttr(name))});
+        {b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, kind)), b.getNamedAttr(ir::attr::name, b.getStringAttr(name))});
   };
   auto argument = [&](Type type, Location location, NamedAttrList list) {
     types.push_back(type), locations.push_back(location), attributes.push_back(list.getDictionary(b.getContext()));
@@ -149,13 +148,13 @@ void UpdateBuilder::createFunction() {
   };
   for (Parameter &p : parameters) {
     argument(p.type, p.location, NamedAttrList(p.attributes));
-    result(p.type, named("parameter", p.name));
+    result(p.type, named(ir::SlotKind::Parameter, p.name));
   }
   for (Parameter &p : parameters)
-    argument(p.gradientType, p.location, named("gradient", p.name));
+    argument(p.gradientType, p.location, named(ir::SlotKind::Gradient, p.name));
   for (Parameter &p : parameters)
     for (const std::string &slot : statesOf(settings)) {
-      NamedAttrList list = named("state", p.name + "." + slot);
+      NamedAttrList list = named(ir::SlotKind::State, p.name + "." + slot);
       Type type = p.type.clone(b.getF32Type());
       result(type, list);
       list.set(ir::attr::parameter, b.getStringAttr(p.name));
@@ -165,16 +164,16 @@ void UpdateBuilder::createFunction() {
   auto scalarType = RankedTensorType::get({}, b.getF32Type());
   if (lossScale)
     for (const char *name : {lossScaleState, cleanStepsState, skippedStepsState}) {
-      NamedAttrList list = named("state", name);
+      NamedAttrList list = named(ir::SlotKind::State, name);
       result(scalarType, list);
       list.set(ir::attr::init,
                ir::InitAttr::get(b.getContext(), "constant", name == lossScaleState ? lossScale->initial : 0.0, 0.0));
       argument(scalarType, module.getLoc(), list);
     }
-  argument(scalarType, module.getLoc(), named("scalar", "lr"));
-  argument(scalarType, module.getLoc(), named("scalar", "step"));
+  argument(scalarType, module.getLoc(), named(ir::SlotKind::Scalar, "lr"));
+  argument(scalarType, module.getLoc(), named(ir::SlotKind::Scalar, "step"));
   if (dividesByWeight())
-    argument(scalarType, module.getLoc(), named("metric", "weight"));
+    argument(scalarType, module.getLoc(), named(ir::SlotKind::Metric, "weight"));
 
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, module.getLoc(), "update", b.getFunctionType(types, resultTypes));

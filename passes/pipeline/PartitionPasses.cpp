@@ -85,7 +85,7 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
     const Strategy strategy = staged();
     ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
     checkStages(strategy);
-    partitioner::Applied applied = partitioner::apply(getOperation(), annotate(getOperation(), strategy));
+    partitioner::LocalPrograms applied = partitioner::apply(getOperation(), annotate(getOperation(), strategy));
     getOperation()->setAttrs(applied.module.get()->getAttrDictionary());
     getOperation().getBodyRegion().takeBody(applied.module->getBodyRegion());
   }

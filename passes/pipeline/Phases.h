@@ -1,6 +1,6 @@
 // The parts of the pipeline, for users that need the IR between them: tests, `check`, documentation.
 #pragma once
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "passes/pipeline/Pipeline.h"
 
 namespace cleave::passes {
@@ -9,10 +9,10 @@ namespace cleave::passes {
 partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Strategy &staged);
 
 /// Runs everything up to the local programs; `model` becomes the step on global shapes.
-partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options,
-                                   Purpose purpose = Purpose::Training);
+partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options,
+                                         Purpose purpose = Purpose::Training);
 
 /// Converts local programs, which are rewritten, to the bytes of a plan.
-std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options);
+std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options);
 
 } // namespace cleave::passes

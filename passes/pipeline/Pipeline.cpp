@@ -131,7 +131,7 @@ Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose)
 }
 
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
-partitioner::Applied split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
+partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
   const PhaseRunner phases(phaseNames, options.printAfter);
   const auto mixing = [&](StringRef name, bool exceptMeant) {
     auto function = step->lookupSymbol<func::FuncOp>(name);
@@ -146,7 +146,7 @@ partitioner::Applied split(OwningOpRef<ModuleOp> step, const Strategy &staged, c
 
   // Apply needs the sharding of every value. It comes before selection and fusion, which read the local shapes and do
   // not change the messages between stages.
-  partitioner::Applied applied = partitioner::apply(*step, decisions);
+  partitioner::LocalPrograms applied = partitioner::apply(*step, decisions);
   phases.end("apply", *applied.module);
   applied.trainMixes = std::move(train);
   applied.evalMixes = std::move(eval);
@@ -159,7 +159,7 @@ Target targetOf(const CompileOptions &options) {
 }
 
 /// Turns the applied forward pass into an evaluation, and removes training.
-void forwardAsEval(partitioner::Applied &applied) {
+void forwardAsEval(partitioner::LocalPrograms &applied) {
   for (partitioner::RankClass &rankClass : applied.classes) {
     std::map<SegmentId, std::string> functions;
     for (const auto &[segment, function] : rankClass.functions)
@@ -170,7 +170,7 @@ void forwardAsEval(partitioner::Applied &applied) {
           functions[{as, segment.chunk}] = function;
     rankClass.functions = std::move(functions);
   }
-  for (partitioner::Applied::Message &message : applied.messages)
+  for (partitioner::LocalPrograms::Message &message : applied.messages)
     message.sender.kind = message.receiver.kind = SegmentKind::Eval;
   for (std::vector<partitioner::ScheduleItem> &items : applied.train)
     items.clear();
@@ -235,15 +235,15 @@ GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpo
   return model;
 }
 
-partitioner::Applied applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
+partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
   const Strategy staged = toStep(model.module(), options, purpose);
-  partitioner::Applied applied = split(model.module().clone(), staged, options);
+  partitioner::LocalPrograms applied = split(model.module().clone(), staged, options);
   if (purpose == Purpose::Prediction)
     forwardAsEval(applied);
   return applied;
 }
 
-std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOptions &options) {
+std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options) {
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
   selectAndFuse(functions, target);
@@ -259,13 +259,13 @@ std::vector<uint8_t> lowerToPlan(partitioner::Applied &applied, const CompileOpt
 std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
   if (options.strategy.microbatches != 1 || options.evalBatch)
     throw Error(Status::Internal, "a prediction is one microbatch of --batch");
-  partitioner::Applied applied = applyStrategy(model, options, Purpose::Prediction);
+  partitioner::LocalPrograms applied = applyStrategy(model, options, Purpose::Prediction);
   return lowerToPlan(applied, options);
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
   const Strategy staged = toStep(model.module(), options, Purpose::Training);
-  partitioner::Applied applied = split(model.release(), staged, options);
+  partitioner::LocalPrograms applied = split(model.release(), staged, options);
   return lowerToPlan(applied, options);
 }
 

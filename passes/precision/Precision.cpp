@@ -64,15 +64,15 @@ private:
   }
 
   void visitArgument(BlockArgument argument) {
-    const llvm::StringRef kind = ir::argumentText(argument, ir::attr::kind);
+    const ir::SlotKind kind = ir::argumentKind(argument);
     if (!isFloat(argument))
       return;
-    if (kind == "parameter") {
+    if (kind == ir::SlotKind::Parameter) {
       claims[argument] = Claim::Neutral;
       if (level == 3)
         argument.setType(tensorType(argument).clone(half));
     } else {
-      claims[argument] = kind == "input" && level > 1 ? Claim::Activation : Claim::Strong;
+      claims[argument] = kind == ir::SlotKind::Input && level > 1 ? Claim::Activation : Claim::Strong;
     }
   }
 

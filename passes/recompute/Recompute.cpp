@@ -39,7 +39,7 @@ bool readsParameter(Operation *op) {
         return false;
       operand = def->getOperand(0);
     }
-    return ir::argumentText(cast<BlockArgument>(operand), ir::attr::kind) == "parameter";
+    return ir::argumentKind(cast<BlockArgument>(operand)) == ir::SlotKind::Parameter;
   });
 }
 

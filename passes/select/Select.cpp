@@ -141,7 +141,7 @@ std::pair<Operation *, Value> onlyAccumulation(Value result) {
   for (StringRef key : {StringRef(ir::attr::kind), StringRef(ir::attr::name)})
     if (ir::argumentText(gradient, key) != ir::resultText(function, use.getOperandNumber(), key))
       return {};
-  if (ir::argumentText(gradient, ir::attr::kind) != "gradient")
+  if (ir::argumentKind(gradient) != ir::SlotKind::Gradient)
     return {};
   return {add, gradient};
 }

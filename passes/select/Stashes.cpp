@@ -52,7 +52,7 @@ public:
     for (BlockArgument argument : function.getArguments()) {
       const unsigned index = argument.getArgNumber();
       attributes.emplace_back(function_interface_impl::getArgAttrs(function, index));
-      if (ir::argumentText(function, index, ir::attr::kind) == "stash")
+      if (ir::argumentKind(function, index) == ir::SlotKind::Stash)
         stashes[ir::argumentText(function, index, ir::attr::name)] = index;
     }
   }
@@ -119,7 +119,7 @@ void layOutStashes(ArrayRef<func::FuncOp> functions) {
     func::FuncOp function = functions[i];
     for (OpOperand &returned : function.front().getTerminator()->getOpOperands()) {
       const unsigned index = returned.getOperandNumber();
-      if (ir::resultText(function, index, ir::attr::kind) != "stash")
+      if (ir::resultKind(function, index) != ir::SlotKind::Stash)
         continue;
       ir::TransposeOp transpose = stashedInstead(returned.get());
       if (!transpose)
@@ -141,14 +141,14 @@ void dropUnreadStashes(ArrayRef<func::FuncOp> functions) {
     Operation *end = function.front().getTerminator();
     llvm::BitVector unread(function.getNumResults());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (ir::resultText(function, i, ir::attr::kind) == "stash" &&
+      if (ir::resultKind(function, i) == ir::SlotKind::Stash &&
           !read.count(ir::resultText(function, i, ir::attr::name)))
         unread.set(i);
     end->eraseOperands(unread);
     (void)function.eraseResults(unread);
     eraseDeadOps(function);
     for (BlockArgument argument : function.getArguments())
-      if (!argument.use_empty() && ir::argumentText(argument, ir::attr::kind) == "stash")
+      if (!argument.use_empty() && ir::argumentKind(argument) == ir::SlotKind::Stash)
         read.insert(ir::argumentText(argument, ir::attr::name));
   }
 }

@@ -56,7 +56,7 @@ public:
   /// Collective over all ranks. Rank 0 locks the folder for this run; the others verify that they see the same folder.
   /// Errors: userError if the folder cannot be created, is in use by another training, or holds a checkpoint that must
   /// not be followed; environmentError if ranks do not share it.
-  CheckpointWriter(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, CheckpointFolder folder);
+  CheckpointWriter(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, CheckpointFolder folder);
   /// Collective over all ranks. Throws environmentError if the disk is full, a file is not visible to other ranks, or
   /// another run has taken the folder; earlier checkpoints stay intact. A superseded file that cannot be removed is a
   /// warning.
@@ -76,7 +76,7 @@ private:
 
   std::shared_ptr<const PlanFile> plan;
   unsigned rank;
-  World &world;
+  RankEndpoint &world;
   CheckpointFolder folder;
   std::vector<PieceHome> homes;
   std::string run;

@@ -82,7 +82,7 @@ std::optional<Manifest> checkpointToFollow(const CheckpointFolder &folder) {
   return last;
 }
 
-CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+CheckpointWriter::CheckpointWriter(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world,
                                    CheckpointFolder where)
     : plan(std::move(file)), rank(rank), world(world), folder(std::move(where)), homes(pieceHomes(plan->plan())) {
   makeFolders(folder.path, "--checkpoint");

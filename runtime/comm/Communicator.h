@@ -1,7 +1,7 @@
-// Communication between ranks. A Communicator is one rank's membership of one group. A World has everything that one
-// rank needs: communicators, point-to-point messages and helpers for set-up. Implementations: threads of one process
-// (LocalWorld.h), processes with sockets (SocketWorld.h) and MPI processes (MpiWorld.h). All give the same bits:
-// reductions add in member order 0, 1, ...
+// Communication between ranks. A Communicator is one rank's membership of one group. A RankEndpoint has everything that
+// one rank needs: communicators, point-to-point messages and helpers for set-up. Implementations: threads of one
+// process (LocalWorld.h), processes with sockets (SocketWorld.h) and MPI processes (MpiWorld.h). All give the same
+// bits: reductions add in member order 0, 1, ...
 //
 // Every wait has a deadline and ends if another rank fails; both are environment errors that name the rank.
 #pragma once
@@ -47,9 +47,9 @@ public:
   void broadcast(const void *in, void *out, int64_t count, plan::DType dtype);
 };
 
-class World {
+class RankEndpoint {
 public:
-  virtual ~World() = default;
+  virtual ~RankEndpoint() = default;
   virtual unsigned rank() const = 0;
   virtual unsigned size() const = 0;
   /// The group of these ranks (in member order), which include this rank. Created during set-up: all members must
@@ -78,8 +78,8 @@ public:
   /// Tells all ranks that this one fails; their waits end with an error that names it. Processes end with the same
   /// status.
   virtual void abort(const std::string &message, Status status = Status::Environment) = 0;
-  /// Throws if another rank is known to have failed. Does not block. Call while waiting on work outside World, such as
-  /// NCCL.
+  /// Throws if another rank is known to have failed. Does not block. Call while waiting on work outside RankEndpoint,
+  /// such as NCCL.
   virtual void checkPeers() = 0;
   /// The message of the first rank that is known to have failed; empty: none. Any thread may call it.
   virtual std::string failure() const = 0;

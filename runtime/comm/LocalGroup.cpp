@@ -168,7 +168,7 @@ void LocalCommunicator::work(CollectiveKind kind, const Call &call, std::span<co
   }
 }
 
-/// Marks that this rank reads others' memory, which they must keep (World::detach waits for it).
+/// Marks that this rank reads others' memory, which they must keep (RankEndpoint::detach waits for it).
 struct ReadingOthers {
   explicit ReadingOthers(std::atomic<bool> &flag) : flag(flag) { flag.store(true, std::memory_order_seq_cst); }
   ~ReadingOthers() { end(); }

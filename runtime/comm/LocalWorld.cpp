@@ -54,7 +54,7 @@ struct LocalState {
   }
 };
 
-class LocalRank final : public World {
+class LocalRank final : public RankEndpoint {
 public:
   LocalRank(LocalState &state, unsigned rank) : state(state), me(rank) { reserveSends(64); }
   unsigned rank() const override { return me; }
@@ -297,7 +297,7 @@ LocalWorld::LocalWorld(unsigned ranks) : state(std::make_unique<LocalState>()) {
 
 LocalWorld::~LocalWorld() = default;
 unsigned LocalWorld::size() const { return static_cast<unsigned>(state->ranks.size()); }
-World &LocalWorld::operator[](unsigned rank) { return *state->ranks[rank]; }
+RankEndpoint &LocalWorld::operator[](unsigned rank) { return *state->ranks[rank]; }
 std::string LocalWorld::failure() const { return state->firstFailure(); }
 
 void runRanks(LocalWorld &world, const std::function<void(unsigned)> &fn) {

@@ -13,7 +13,7 @@ public:
   explicit LocalWorld(unsigned ranks);
   ~LocalWorld();
   unsigned size() const;
-  World &operator[](unsigned rank);
+  RankEndpoint &operator[](unsigned rank);
   /// The message of the first failure, "" if there is none.
   std::string failure() const;
 

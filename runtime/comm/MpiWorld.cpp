@@ -143,7 +143,7 @@ void initialise(double seconds) {
 
 class MpiCommunicator;
 
-class MpiWorld final : public World {
+class MpiWorld final : public RankEndpoint {
 public:
   MpiWorld(unsigned expected, double seconds);
   ~MpiWorld() override;
@@ -522,7 +522,7 @@ bool startedByMpi() {
   return false;
 }
 
-std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks, double seconds) {
+std::unique_ptr<RankEndpoint> makeMpiWorld(unsigned expectedRanks, double seconds) {
   return std::make_unique<MpiWorld>(expectedRanks, seconds);
 }
 

@@ -12,7 +12,7 @@ bool startedByMpi();
 
 /// The world of all processes. If they do not meet within `seconds`, the process ends with a message. Throws a user
 /// error that names both numbers if `expectedRanks` > 0 differs from the size.
-std::unique_ptr<World> makeMpiWorld(unsigned expectedRanks, double seconds = 300);
+std::unique_ptr<RankEndpoint> makeMpiWorld(unsigned expectedRanks, double seconds = 300);
 
 /// Whether MPI is initialised and not finalised, so that abortMpi reaches the other processes.
 bool mpiIsRunning();
@@ -20,7 +20,7 @@ bool mpiIsRunning();
 /// The library's version; empty in a build without MPI.
 std::string mpiVersion();
 
-/// Ends all processes with this exit status, for failures that World::abort cannot send.
+/// Ends all processes with this exit status, for failures that RankEndpoint::abort cannot send.
 [[noreturn]] void abortMpi(int status);
 
 } // namespace cleave

@@ -9,7 +9,7 @@ namespace {
 
 class CollectiveOp final : public Op {
 public:
-  CollectiveOp(const plan::Collective &collective, SlotScope &scope, World &world)
+  CollectiveOp(const plan::Collective &collective, SlotScope &scope, RankEndpoint &world)
       : kind(collective.kind()), reduce(collective.reduce()), dtype(collective.dtype()) {
     const plan::Group *group = scope.plan.groups()->Get(scope.rank.groups()->Get(collective.group()));
     communicator = &world.group(std::span(group->ranks()->data(), group->ranks()->size()));
@@ -46,7 +46,7 @@ private:
 
 class SendOp final : public Op {
 public:
-  SendOp(const plan::Send &send, SlotScope &scope, World &world)
+  SendOp(const plan::Send &send, SlotScope &scope, RankEndpoint &world)
       : slot{scope.local(send.slot())}, bytes(send.bytes()), peer(scope.rank.peers()->Get(send.peer())),
         tag(send.tag()), world(world) {}
   void run(SlotTable slots, const RunContext &context) override {
@@ -58,12 +58,12 @@ private:
   size_t bytes;
   unsigned peer;
   uint32_t tag;
-  World &world;
+  RankEndpoint &world;
 };
 
 class RecvOp final : public Op {
 public:
-  RecvOp(const plan::Recv &recv, SlotScope &scope, World &world)
+  RecvOp(const plan::Recv &recv, SlotScope &scope, RankEndpoint &world)
       : slot{scope.local(recv.slot())}, bytes(recv.bytes()), peer(scope.rank.peers()->Get(recv.peer())),
         tag(recv.tag()), world(world) {}
   void run(SlotTable slots, const RunContext &context) override {
@@ -75,12 +75,12 @@ private:
   size_t bytes;
   unsigned peer;
   uint32_t tag;
-  World &world;
+  RankEndpoint &world;
 };
 
 } // namespace
 
-std::unique_ptr<Op> makeCommunicationOp(const plan::Step &step, SlotScope &scope, World &world) {
+std::unique_ptr<Op> makeCommunicationOp(const plan::Step &step, SlotScope &scope, RankEndpoint &world) {
   if (const auto *collective = step.op_as_Collective())
     return std::make_unique<CollectiveOp>(*collective, scope, world);
   if (const auto *send = step.op_as_Send())

@@ -6,6 +6,6 @@
 namespace cleave {
 
 /// Creates the Op of a Collective, Send or Recv step; null for other steps. `world` must outlive the Op.
-std::unique_ptr<Op> makeCommunicationOp(const plan::Step &step, SlotScope &scope, World &world);
+std::unique_ptr<Op> makeCommunicationOp(const plan::Step &step, SlotScope &scope, RankEndpoint &world);
 
 } // namespace cleave

@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, World &world) {
+static const plan::Rank &rankOf(const PlanFile &file, unsigned rank, RankEndpoint &world) {
   const plan::Plan &plan = file.plan();
   uint32_t ranks = plan.ranks() ? plan.ranks()->size() : 0;
   if (world.size() != ranks)
@@ -38,7 +38,7 @@ void requireDevice(const std::string &name) {
     requireCuda();
 }
 
-Executor::Executor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+Executor::Executor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, RankEndpoint &world,
                    const ExecutorOptions &options)
     : file(std::move(planFile)), plan(file->plan()), rankIndex(rankIndex), rank(rankOf(*file, rankIndex, world)),
       program(*plan.programs()->Get(rank.program())), world(world), options(options) {
@@ -56,7 +56,7 @@ std::vector<std::vector<uint32_t>> Executor::groups() const {
   return lists;
 }
 
-std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world,
                                        const ExecutorOptions &options) {
   if (options.device == "cuda" && options.findNonFinite)
     throw userError(

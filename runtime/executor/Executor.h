@@ -133,7 +133,7 @@ public:
 
 protected:
   /// Throws a user error if the number of ranks of the world and of the plan differ.
-  Executor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  Executor(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world, const ExecutorOptions &options);
 
   /// Begins the trace of another iteration; drops the oldest if there are `traceIterations`. `origin`: time 0 of its
   /// steps.
@@ -143,7 +143,7 @@ protected:
   /// This rank's groups in the plan's order, in which all members must create them.
   std::vector<std::vector<uint32_t>> groups() const;
 
-  World &world;
+  RankEndpoint &world;
   const ExecutorOptions options;
 
 private:
@@ -155,7 +155,7 @@ private:
 
 /// The plan must have been checked (Check.h). Throws an error if the plan is for another device or number of ranks, the
 /// device is missing, the code needs another processor, or there is not enough memory.
-std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+std::unique_ptr<Executor> makeExecutor(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world,
                                        const ExecutorOptions &options = {});
 
 } // namespace cleave

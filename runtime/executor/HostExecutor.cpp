@@ -30,7 +30,8 @@ unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
 
 class HostExecutor final : public Executor {
 public:
-  HostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  HostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world,
+               const ExecutorOptions &options);
   ~HostExecutor() override { world.detach(); } // before the memory is freed
 
   void initialise() override;
@@ -67,7 +68,7 @@ private:
   std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
 };
 
-HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, RankEndpoint &world,
                            const ExecutorOptions &options)
     : Executor(std::move(planFile), rankIndex, world, options), threads(chooseThreads(plan, options)),
       code(Code::open(file)), device(makeDevice(options.device, threads)), arena(program.arena_bytes(), "the arena") {
@@ -210,7 +211,7 @@ std::span<std::byte> HostExecutor::persistent(unsigned slot) {
 
 } // namespace
 
-std::unique_ptr<Executor> makeHostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+std::unique_ptr<Executor> makeHostExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world,
                                            const ExecutorOptions &options) {
   return std::make_unique<HostExecutor>(std::move(file), rank, world, options);
 }

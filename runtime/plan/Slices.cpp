@@ -2,6 +2,7 @@
 #include "runtime/plan/Slices.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -179,6 +180,37 @@ std::vector<uint32_t> meshSizes(const plan::Plan &plan) {
     for (const plan::MeshAxis *axis : *plan.mesh())
       sizes.push_back(axis->size());
   return sizes;
+}
+
+std::vector<uint32_t> axisOrder(const plan::Plan &plan) {
+  const std::vector<uint32_t> sizes = meshSizes(plan);
+  std::vector<uint32_t> order, steps(sizes.size(), 0); // steps: from one rank to the next along an axis
+  for (const AxisRole role : axisRoles)
+    for (uint32_t a = 0; a < sizes.size(); ++a)
+      if (roleOf(text(plan.mesh()->Get(a)->name())) == role)
+        order.push_back(a);
+  for (uint32_t r = 0; plan.ranks() && r < plan.ranks()->size(); ++r) {
+    const auto *coords = plan.ranks()->Get(r)->coords();
+    if (!coords || coords->size() != sizes.size())
+      return order;
+    uint32_t sum = 0, axis = 0;
+    for (uint32_t a = 0; a < sizes.size(); ++a)
+      if (coords->Get(a) != 0)
+        sum += coords->Get(a), axis = a;
+    if (sum == 1)
+      steps[axis] = r;
+  }
+  // Axes of size 1 keep their places, so that the default is returned where it holds.
+  std::vector<uint32_t> split;
+  for (const uint32_t a : order)
+    if (sizes[a] > 1)
+      split.push_back(a);
+  std::stable_sort(split.begin(), split.end(), [&](uint32_t a, uint32_t b) { return steps[a] > steps[b]; });
+  auto next = split.begin();
+  for (uint32_t &a : order)
+    if (sizes[a] > 1)
+      a = *next++;
+  return order;
 }
 
 uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name) {

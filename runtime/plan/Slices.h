@@ -56,6 +56,10 @@ std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const i
 /// Sizes of the axes of Plan.mesh.
 std::vector<uint32_t> meshSizes(const plan::Plan &plan);
 
+/// The axes along which the ranks of a plan are numbered, indices of Plan.mesh, the slowest first. As the coordinates
+/// of the ranks say; if they follow no order: pp, dp, tp.
+std::vector<uint32_t> axisOrder(const plan::Plan &plan);
+
 /// The size of a mesh axis of the plan; 1 if there is none of this name.
 uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name);
 inline uint32_t sizeOfAxis(const plan::Plan &plan, AxisRole role) { return sizeOfAxis(plan, axisName(role)); }

@@ -37,7 +37,7 @@ static std::map<std::string, std::string> unpack(const std::vector<uint8_t> &byt
   return values;
 }
 
-void compareAmongRanks(World &world, const ValuesToAgree &mine) {
+void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine) {
   const auto all = world.gather(pack(mine));
   for (unsigned rank = 1; rank < all.size(); ++rank) {
     const auto theirs = unpack(all[rank]);

@@ -15,7 +15,7 @@ using ValuesToAgree = std::vector<std::pair<std::string, std::string>>;
 
 /// Collective over all ranks. On rank 0, throws userError that names the first rank that differs from rank 0, the name
 /// and both values; the other ranks are notified as of any failure.
-void compareAmongRanks(World &world, const ValuesToAgree &mine);
+void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine);
 
 /// A description of a data set for comparison: fields, samples, and the contents of some samples of each split.
 ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs);

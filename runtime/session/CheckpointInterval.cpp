@@ -31,7 +31,7 @@ CheckpointInterval CheckpointInterval::parse(const std::string &text) {
       fmt::format("--checkpoint-every {}: must be a number of steps, or a time such as 90s, 30m or 2h", text));
 }
 
-CheckpointTimer::CheckpointTimer(const CheckpointInterval &interval, World &world)
+CheckpointTimer::CheckpointTimer(const CheckpointInterval &interval, RankEndpoint &world)
     : interval(interval), decides(world.rank() == 0) {
   if (interval.seconds <= 0 || world.size() == 1)
     return;

@@ -24,7 +24,7 @@ struct CheckpointInterval {
 class CheckpointTimer {
 public:
   /// Collective over all ranks, during set-up.
-  CheckpointTimer(const CheckpointInterval &interval, World &world);
+  CheckpointTimer(const CheckpointInterval &interval, RankEndpoint &world);
   /// Collective over all ranks: call after every step, and write a checkpoint if the result is true. Throws the
   /// communicator's errors.
   bool due(int64_t step);

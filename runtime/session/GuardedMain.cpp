@@ -42,7 +42,7 @@ static int failAmongRanks(Status status, const std::string &message) {
   if (rank != 0) // the launcher may end this process while it waits for rank 0's verdict
     std::signal(SIGTERM, [](int) { _exit(quiet); });
   bool said = false;
-  if (World *world = metWorld()) {
+  if (RankEndpoint *world = metWorld()) {
     world->abort(message, status);
     said = rank != 0 && world->rankZeroSays(message, std::chrono::duration<double>(soon).count());
   } else if (rank != 0 && !triedToMeet()) // otherwise the message may be this rank's alone

@@ -16,7 +16,7 @@ namespace cleave {
 /// gradient overflows.
 static constexpr int64_t mostSkipped = 40;
 
-NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world,
+NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world,
                              const RunOptions &options)
     : file(std::move(plan)), program(*file->plan().programs()->Get(file->plan().ranks()->Get(rank)->program())),
       rank(rank), world(world), options(options) {
@@ -95,7 +95,7 @@ std::optional<NonFinite> nonFiniteFrom(const std::vector<uint8_t> &bytes) {
 }
 
 /// The first origin among all ranks, on rank 0.
-std::optional<NonFinite> firstOf(World &world, const std::shared_ptr<const NonFinite> &mine) {
+std::optional<NonFinite> firstOf(RankEndpoint &world, const std::shared_ptr<const NonFinite> &mine) {
   std::optional<NonFinite> first;
   for (const std::vector<uint8_t> &bytes : world.gather(pack(mine)))
     if (const auto one = nonFiniteFrom(bytes); one && (!first || *one < *first))

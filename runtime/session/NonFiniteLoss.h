@@ -16,7 +16,7 @@ namespace cleave {
 class NonFiniteLoss {
 public:
   /// Collective over all ranks, during set-up.
-  NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const RunOptions &options);
+  NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const RunOptions &options);
 
   /// Call on rank 0 with the loss of a step. Returns a warning, or "". Then wrong() tells whether training must end.
   std::string see(int64_t step, const LossSums &sums);
@@ -36,7 +36,7 @@ private:
   std::shared_ptr<const PlanFile> file;
   const plan::Program &program;
   unsigned rank;
-  World &world;
+  RankEndpoint &world;
   const RunOptions &options;
   Communicator *all = nullptr; ///< all ranks, if they must agree on something
   std::string reason;

@@ -131,7 +131,7 @@ Shared::Shared(std::shared_ptr<const PlanFile> plan, const RunOptions &given)
 /// One rank.
 class PredictRank {
 public:
-  PredictRank(Shared &shared, unsigned rank, World &world);
+  PredictRank(Shared &shared, unsigned rank, RankEndpoint &world);
   void run(const Job &job);
 
 private:
@@ -147,7 +147,7 @@ private:
   int buffer = 0;
 };
 
-PredictRank::PredictRank(Shared &shared, unsigned rank, World &world)
+PredictRank::PredictRank(Shared &shared, unsigned rank, RankEndpoint &world)
     : shared(shared), rank(rank),
       executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options))),
       slots(outputSlots(shared.file->plan(), rank)), loader(shared.file->plan(), rank, shared.feed, shared.order) {
@@ -254,7 +254,7 @@ private:
   void live() {
     std::exception_ptr caught;
     try {
-      runPlanRanks(ranks, [this](unsigned rank, World &world) {
+      runPlanRanks(ranks, [this](unsigned rank, RankEndpoint &world) {
         try {
           work(rank, world);
         } catch (...) { // other ranks would wait for a job forever
@@ -271,7 +271,7 @@ private:
     }
     changed.notify_all();
   }
-  void work(unsigned rank, World &world) {
+  void work(unsigned rank, RankEndpoint &world) {
     PredictRank mine(shared, rank, world);
     for (uint64_t done = 0;; ++done) {
       std::unique_lock lock(mutex);
@@ -307,7 +307,7 @@ struct Prediction::Impl {
 
   Impl(std::shared_ptr<const PlanFile> plan, const RunOptions &options) : shared(std::move(plan), options) {
     if (ranksAreProcesses())
-      runPlanRanks(shared.file->plan().ranks()->size(), [&](unsigned number, World &world) {
+      runPlanRanks(shared.file->plan().ranks()->size(), [&](unsigned number, RankEndpoint &world) {
         rank = std::make_unique<PredictRank>(shared, number, world); // the process's world outlives it
       });
     else
@@ -336,7 +336,7 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
   if (impl->workers)
     impl->workers->run(job);
   else
-    runPlanRanks(impl->shared.file->plan().ranks()->size(), [&](unsigned, World &) { impl->rank->run(job); });
+    runPlanRanks(impl->shared.file->plan().ranks()->size(), [&](unsigned, RankEndpoint &) { impl->rank->run(job); });
 }
 
 } // namespace cleave

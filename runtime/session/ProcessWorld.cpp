@@ -17,14 +17,14 @@ namespace {
 
 /// The world of this process, created on first use and kept until the process ends, so that ranks meet only once.
 struct ProcessWorld {
-  std::unique_ptr<World> world; ///< null if the ranks have not met
+  std::unique_ptr<RankEndpoint> world; ///< null if the ranks have not met
   bool tried = false;           ///< to meet
 
   ~ProcessWorld() {
     if (!dynamic_cast<SocketWorld *>(world.get())) // MPI may be finalised already; it frees its own resources
       (void)world.release();
   }
-  World &get(double seconds) {
+  RankEndpoint &get(double seconds) {
     if (world)
       return *world;
     tried = true;
@@ -43,8 +43,8 @@ static ProcessWorld &processWorld() {
   return world;
 }
 
-void withProcessWorld(double seconds, const std::function<void(World &)> &fn) {
-  World &world = processWorld().get(seconds);
+void withProcessWorld(double seconds, const std::function<void(RankEndpoint &)> &fn) {
+  RankEndpoint &world = processWorld().get(seconds);
   try {
     fn(world);
   } catch (const Error &error) {
@@ -62,22 +62,22 @@ void withProcessWorld(double seconds, const std::function<void(World &)> &fn) {
   }
 }
 
-World *metWorld() { return processWorld().world.get(); }
+RankEndpoint *metWorld() { return processWorld().world.get(); }
 
 bool triedToMeet() { return processWorld().tried; }
 
-void waitForSlowRanks(World &world, double silence) {
+void waitForSlowRanks(RankEndpoint &world, double silence) {
   world.setTimeout(24 * 3600);
   world.setSilence(silence);
 }
 
-void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &fn) {
+void runPlanRanks(unsigned ranks, const std::function<void(unsigned, RankEndpoint &)> &fn) {
   if (!ranksAreProcesses()) {
     LocalWorld world(ranks);
     runRanks(world, [&](unsigned rank) { fn(rank, world[rank]); });
     return;
   }
-  withProcessWorld(meetingSeconds, [&](World &world) {
+  withProcessWorld(meetingSeconds, [&](RankEndpoint &world) {
     if (world.size() != ranks)
       throw userError(fmt::format("the plan is for {}, {} started {}", counted(ranks, "rank"),
                                   startedByMpi() ? "mpi" : "the launcher (WORLD_SIZE)",
@@ -87,8 +87,8 @@ void runPlanRanks(unsigned ranks, const std::function<void(unsigned, World &)> &
   });
 }
 
-void runLaunchedRank(const std::function<void(World &)> &fn) {
-  withProcessWorld(meetingSeconds, [&](World &world) {
+void runLaunchedRank(const std::function<void(RankEndpoint &)> &fn) {
+  withProcessWorld(meetingSeconds, [&](RankEndpoint &world) {
     world.setTimeout(meetingSeconds);
     fn(world);
     world.barrier();

@@ -49,7 +49,7 @@ bool canEvaluate(const plan::Plan &plan) {
   return false;
 }
 
-RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
+RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const DataSource &source,
                  SampleOrder &order, const ExecutorOptions &options)
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
       rankExecutor(makeExecutor(file, rank, world, options)), agreement(world, source, order, batch),

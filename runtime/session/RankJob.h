@@ -53,7 +53,7 @@ struct DataPosition {
 class RankJob {
 public:
   /// `source` and `order` are shared by the ranks of this process.
-  RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, World &world, const DataSource &source,
+  RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const DataSource &source,
           SampleOrder &order, const ExecutorOptions &options);
 
   /// Starts step `step` on the batch at `position`. `next`: the following batch, loaded in the meantime. Returns the

@@ -13,7 +13,7 @@ namespace cleave {
 static constexpr int64_t mostRows = 4096;
 static constexpr int64_t none = std::numeric_limits<int64_t>::max(); ///< of ranks that do not read a row
 
-SampleAgreement::SampleAgreement(World &world, const DataSource &source, SampleOrder &order, int64_t batch)
+SampleAgreement::SampleAgreement(RankEndpoint &world, const DataSource &source, SampleOrder &order, int64_t batch)
     : world(world), source(source), order(order), batch(batch) {
   if (world.size() < 2)
     return;

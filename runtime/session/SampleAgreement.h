@@ -12,7 +12,7 @@ namespace cleave {
 class SampleAgreement {
 public:
   /// Collective over all ranks, during set-up. `source` and `order` must outlive this object.
-  SampleAgreement(World &world, const DataSource &source, SampleOrder &order, int64_t batch);
+  SampleAgreement(RankEndpoint &world, const DataSource &source, SampleOrder &order, int64_t batch);
 
   /// Whether the ranks compare what they read for this step; the same on all ranks.
   bool due(int64_t step) const { return all && (first || step % 1000 == 0); }
@@ -24,7 +24,7 @@ public:
 private:
   [[noreturn]] void refuse(const std::string &what, int64_t mine, int64_t least, int64_t most);
 
-  World &world;
+  RankEndpoint &world;
   const DataSource &source;
   SampleOrder &order;
   int64_t batch;

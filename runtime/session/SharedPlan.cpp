@@ -9,7 +9,7 @@ std::shared_ptr<const PlanFile> planForAllRanks(const std::function<std::shared_
   if (!ranksAreProcesses())
     return make();
   std::shared_ptr<const PlanFile> plan;
-  withProcessWorld(seconds, [&](World &world) {
+  withProcessWorld(seconds, [&](RankEndpoint &world) {
     waitForSlowRanks(world, seconds); // rank 0 may compile for a long time
     compareAmongRanks(world, given());
     std::vector<uint8_t> bytes;

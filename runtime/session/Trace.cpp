@@ -109,7 +109,7 @@ void writeRank(TraceFile &out, const plan::Plan &plan, const std::string &model,
 
 } // namespace
 
-void writeTrace(const std::string &file, const Executor &executor, World &world) {
+void writeTrace(const std::string &file, const Executor &executor, RankEndpoint &world) {
   world.barrier();
   const Clock::time_point met = Clock::now();
   const auto gathered = world.gather(pack(executor.trace(), met));

@@ -15,6 +15,6 @@ namespace cleave {
 /// "traceEvents"}. An event's "args": {"segment", "microbatch", "iteration": from 0, "at": [segment, step], as numbers
 /// of the plan}. All times refer to one clock: ranks on one machine share a clock, and clocks of different machines are
 /// aligned at the end of a barrier.
-void writeTrace(const std::string &file, const Executor &executor, World &world);
+void writeTrace(const std::string &file, const Executor &executor, RankEndpoint &world);
 
 } // namespace cleave

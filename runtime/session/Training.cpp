@@ -125,7 +125,7 @@ void Training::checkUnchanged() const {
 /// One rank's loop.
 class RankLoop {
 public:
-  RankLoop(Training &shared, unsigned rank, World &world)
+  RankLoop(Training &shared, unsigned rank, RankEndpoint &world)
       : shared(shared), world(world), rank(rank), job(shared.file, rank, world, shared.source, shared.order,
                                                       executorOptions(shared.file->plan(), shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options),
@@ -144,7 +144,7 @@ private:
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
 
   Training &shared;
-  World &world;
+  RankEndpoint &world;
   unsigned rank;
   std::optional<CheckpointWriter> writer;
   RankJob job;
@@ -369,7 +369,7 @@ void RankLoop::run() {
 }
 
 /// Checks that all processes run the same program on the same data.
-void compareJobs(World &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
+void compareJobs(RankEndpoint &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
   waitForSlowRanks(world, silence); // they may need different times to read their data
   ValuesToAgree values = describeProgram();
   for (auto &value : describeData(data, seed, needs))
@@ -408,17 +408,18 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const RunOptions &
   prepareCheckpointFolder(options);
   const unsigned ranks = plan->plan().ranks()->size();
   if (ranksAreProcesses()) {
-    runPlanRanks(ranks, [&](unsigned rank, World &world) { // an interrupt before the ranks have met ends the process
-      const InterruptGuard guard(options.grace.value_or(0));
-      std::vector<uint32_t> all(ranks);
-      std::iota(all.begin(), all.end(), 0);
-      compareJobs(world, *data.source, plan->plan().seed(), {}, options.waitSeconds());
-      training.stop.among(world.group(all));
-      RankLoop(training, rank, world).run();
-    });
+    runPlanRanks(ranks,
+                 [&](unsigned rank, RankEndpoint &world) { // an interrupt before the ranks have met ends the process
+                   const InterruptGuard guard(options.grace.value_or(0));
+                   std::vector<uint32_t> all(ranks);
+                   std::iota(all.begin(), all.end(), 0);
+                   compareJobs(world, *data.source, plan->plan().seed(), {}, options.waitSeconds());
+                   training.stop.among(world.group(all));
+                   RankLoop(training, rank, world).run();
+                 });
   } else {
     const InterruptGuard guard(options.grace.value_or(0));
-    runPlanRanks(ranks, [&](unsigned rank, World &world) { RankLoop(training, rank, world).run(); });
+    runPlanRanks(ranks, [&](unsigned rank, RankEndpoint &world) { RankLoop(training, rank, world).run(); });
   }
   const std::optional<int64_t> stopped = training.stop.stoppedAfter();
   training.result.interrupted = stopped.has_value();
@@ -435,7 +436,7 @@ namespace {
 
 /// Evaluates on one rank.
 void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source,
-                  SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, World &world,
+                  SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, RankEndpoint &world,
                   LossSums &result) {
   RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options));
   waitForSlowRanks(world, options.waitSeconds());
@@ -471,7 +472,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
   requireWholeBatches(plan->plan(), data.source->samples(Split::Eval));
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;
-  runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, World &world) {
+  runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, RankEndpoint &world) {
     if (ranksAreProcesses())
       compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.waitSeconds());
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);

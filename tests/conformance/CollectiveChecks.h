@@ -212,7 +212,7 @@ private:
   std::vector<std::string> errors;
 };
 
-inline std::vector<std::string> checkCollectives(World &world) {
+inline std::vector<std::string> checkCollectives(RankEndpoint &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
   auto errors = CollectiveChecks(world.group(all), "all ranks").run();
@@ -229,7 +229,7 @@ inline std::vector<std::string> checkCollectives(World &world) {
   return errors;
 }
 
-inline std::vector<std::string> checkMessages(World &world) {
+inline std::vector<std::string> checkMessages(RankEndpoint &world) {
   std::vector<std::string> errors;
   unsigned n = world.size(), me = world.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
   auto fill = [](unsigned rank, uint32_t tag, int32_t microbatch, size_t count) {

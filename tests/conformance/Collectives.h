@@ -10,7 +10,7 @@
 namespace cleave::test {
 
 /// Runs all checks on this rank (all ranks of `world` must call it). Returns the failures as text.
-std::vector<std::string> checkCollectives(World &world);
-std::vector<std::string> checkMessages(World &world);
+std::vector<std::string> checkCollectives(RankEndpoint &world);
+std::vector<std::string> checkMessages(RankEndpoint &world);
 
 } // namespace cleave::test

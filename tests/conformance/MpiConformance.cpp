@@ -11,7 +11,7 @@
 using namespace cleave;
 
 /// Rank 0 fails; a wait on the other ranks must report this.
-static int failingRank(World &world) {
+static int failingRank(RankEndpoint &world) {
   world.setTimeout(60);
   try {
     if (world.rank() == 0)
@@ -31,7 +31,7 @@ static int failingRank(World &world) {
 }
 
 /// The last rank does not come to a barrier; the others name it.
-static int lateRank(World &world) {
+static int lateRank(RankEndpoint &world) {
   world.barrier();
   world.setTimeout(1.5);
   try {

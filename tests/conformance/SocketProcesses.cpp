@@ -21,7 +21,7 @@ namespace {
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 /// Runs all-reduces until something fails.
-void reduceForEver(World &world) {
+void reduceForEver(RankEndpoint &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
   std::vector<float> data(2'000'000, 1);
@@ -29,7 +29,7 @@ void reduceForEver(World &world) {
     world.group(all).allReduce(data.data(), data.data(), 2'000'000, plan::DType::F32, plan::ReduceKind::Max);
 }
 
-void checkAll(World &world) {
+void checkAll(RankEndpoint &world) {
   auto errors = test::checkCollectives(world);
   auto more = test::checkMessages(world);
   errors.insert(errors.end(), more.begin(), more.end());
@@ -44,14 +44,14 @@ void checkAll(World &world) {
 struct Case {
   std::string name, expected;
   double timeout;                    ///< of all ranks
-  std::function<void(World &)> last; ///< run by the last rank; the others reduce in a loop
+  std::function<void(RankEndpoint &)> last; ///< run by the last rank; the others reduce in a loop
   bool ends;                         ///< whether the last rank ends by itself
 };
 
 const std::vector<Case> &cases() {
   static const std::vector<Case> all{
       {"killed", "failed: it was killed, most likely by SIGKILL", 60,
-       [](World &world) {
+       [](RankEndpoint &world) {
          std::thread([] {
            pause(0.3);
            ::kill(::getpid(), SIGKILL);
@@ -60,7 +60,7 @@ const std::vector<Case> &cases() {
        },
        true},
       {"terminated", "failed: it was ended by SIGTERM", 60,
-       [](World &world) {
+       [](RankEndpoint &world) {
          std::signal(SIGTERM, [](int) {
            PeerWatch::endedBy("it was ended by SIGTERM", Status::Environment);
            ::_exit(3);
@@ -72,22 +72,22 @@ const std::vector<Case> &cases() {
          reduceForEver(world);
        },
        true},
-      {"stopped", "failed: no heartbeat for", 1.5, [](World &) { ::raise(SIGSTOP); }, false},
+      {"stopped", "failed: no heartbeat for", 4, [](RankEndpoint &) { ::raise(SIGSTOP); }, false},
       {"wedged", "no answer within 1.5 s from rank", 1.5,
-       [](World &) {
+       [](RankEndpoint &) {
          for (;;)
            pause(1);
        },
        false},
-      {"failing", "failed: planted", 60, [](World &) { throw environmentError("planted"); }, true},
-      {"leaving", "has closed its connection", 60, [](World &) { pause(0.2); }, true},
+      {"failing", "failed: planted", 60, [](RankEndpoint &) { throw environmentError("planted"); }, true},
+      {"leaving", "has closed its connection", 60, [](RankEndpoint &) { pause(0.2); }, true},
   };
   return all;
 }
 
 /// Runs a rank other than the last one. If the last rank is stopped, only rank 0 waits for it: it alone knows, at the
 /// end of its wait, that no heartbeats come. The others call checkPeers.
-void expectFailure(World &world, const Case &what) {
+void expectFailure(RankEndpoint &world, const Case &what) {
   world.barrier();
   if (what.name == "stopped" && world.rank() != 0)
     for (;;) {

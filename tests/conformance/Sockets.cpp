@@ -52,7 +52,7 @@ std::vector<std::string> eachRank(unsigned ranks, const std::function<void(unsig
 }
 
 /// The same, with a world per rank; a successful rank ends with a barrier.
-std::vector<std::string> eachWorld(unsigned ranks, const std::function<void(World &)> &fn) {
+std::vector<std::string> eachWorld(unsigned ranks, const std::function<void(RankEndpoint &)> &fn) {
   const uint16_t port = freePort();
   return eachRank(ranks, [&](unsigned rank) {
     SocketWorld world(rankOf(rank, ranks, port), 30);
@@ -77,7 +77,7 @@ TEST_CASE("sockets: collectives and messages, 1 to 5 ranks") {
   for (unsigned ranks = 1; ranks <= 5; ++ranks) {
     std::mutex mutex;
     std::vector<std::string> errors;
-    const auto thrown = eachWorld(ranks, [&](World &world) {
+    const auto thrown = eachWorld(ranks, [&](RankEndpoint &world) {
       auto found = test::checkCollectives(world);
       auto more = test::checkMessages(world);
       std::lock_guard lock(mutex);
@@ -92,7 +92,7 @@ TEST_CASE("sockets: collectives and messages, 1 to 5 ranks") {
 
 TEST_CASE("sockets: large messages in both directions at once, while a collective runs") {
   constexpr size_t count = 12 << 20; // 48 MiB
-  CHECK(eachWorld(3, [&](World &world) {
+  CHECK(eachWorld(3, [&](RankEndpoint &world) {
           const unsigned me = world.rank();
           std::vector<uint32_t> out(count, me + 1), in(count), all{0, 1, 2};
           for (unsigned peer = 0; peer < 3; ++peer)
@@ -115,7 +115,7 @@ TEST_CASE("sockets: large messages in both directions at once, while a collectiv
 
 TEST_CASE("sockets: many small messages, taken late and in another order") {
   constexpr uint32_t many = 5000;
-  CHECK(eachWorld(2, [&](World &world) {
+  CHECK(eachWorld(2, [&](RankEndpoint &world) {
           std::vector<uint32_t> out(many);
           std::iota(out.begin(), out.end(), 0u);
           for (uint32_t i = 0; i < many; ++i)
@@ -132,7 +132,7 @@ TEST_CASE("sockets: many small messages, taken late and in another order") {
 
 TEST_CASE("sockets: a rank that is not waited for is read no further than the buffers reach") {
   constexpr size_t count = 30 << 20; // 120 MiB per message: more than a rank may buffer
-  CHECK(eachWorld(3, [&](World &world) {
+  CHECK(eachWorld(3, [&](RankEndpoint &world) {
           if (world.rank() == 0) {
             std::vector<uint8_t> out(count, 7);
             world.send(out.data(), count, 1, 5, 0);
@@ -158,7 +158,7 @@ TEST_CASE("sockets: a rank that is not waited for is read no further than the bu
 }
 
 TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
-  const auto thrown = eachWorld(4, [&](World &world) {
+  const auto thrown = eachWorld(4, [&](RankEndpoint &world) {
     char byte;
     if (world.rank() == 2)
       throw environmentError("planted");
@@ -177,7 +177,7 @@ TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
 }
 
 TEST_CASE("sockets: waits have a deadline that names who and what was awaited") {
-  const auto thrown = eachWorld(3, [&](World &world) {
+  const auto thrown = eachWorld(3, [&](RankEndpoint &world) {
     world.setTimeout(world.rank() == 0 ? 0.3 : 30);
     char byte;
     if (world.rank() == 0)
@@ -192,7 +192,7 @@ TEST_CASE("sockets: waits have a deadline that names who and what was awaited") 
 }
 
 TEST_CASE("sockets: the error names the rank that keeps all others waiting, not one that waits itself") {
-  const auto thrown = eachWorld(4, [&](World &world) {
+  const auto thrown = eachWorld(4, [&](RankEndpoint &world) {
     world.setTimeout(1.5);
     world.barrier();
     if (world.rank() == 3)
@@ -206,7 +206,7 @@ TEST_CASE("sockets: the error names the rank that keeps all others waiting, not 
 }
 
 TEST_CASE("sockets: what is gathered has no number in messages") {
-  const auto thrown = eachWorld(2, [&](World &world) {
+  const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
     world.setTimeout(1);
     world.barrier();
     if (world.rank() == 0)
@@ -237,7 +237,7 @@ TEST_CASE("sockets: all ranks end with the status of the first that fails") {
 }
 
 TEST_CASE("sockets: a message of another size is refused") {
-  const auto thrown = eachWorld(2, [&](World &world) {
+  const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
     int data[2] = {};
     if (world.rank() == 0)
       world.send(data, 8, 1, 0, 0);
@@ -284,7 +284,7 @@ TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for
 }
 
 TEST_CASE("sockets: after a failure nothing of a rank's memory is sent") {
-  const auto thrown = eachWorld(2, [&](World &world) {
+  const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
     if (world.rank() == 1)
       throw environmentError("planted");
     auto data = std::make_unique<std::vector<char>>(64 << 20);

@@ -110,6 +110,32 @@ class Simulate(Case):
             self.write(was, now)
             self.assertGreater(self.predicted("--cluster", self.cluster)["step_ms"], usual, now)
 
+    def test_order_of_axes(self):
+        """The fastest axis is inside a node: tensor parallelism between nodes is slower."""
+        model = ["--layers", 2, "--width", 512, "--heads", 8, "--context", 128, "--batch", 16, "--no-code", "-o", self.plan]
+        self.write()
+        steps = []
+        for mesh in ("dp=2,tp=2", "dp=2/tp=2", "tp=2/dp=2"):
+            self.ok("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", mesh)
+            steps.append(self.predicted()["step_ms"])
+        self.assertEqual(steps[0], steps[1])
+        self.assertGreater(steps[2], 1.2 * steps[0])
+
+    def test_links_of_pairs(self):
+        """A pair of devices has its own links alone; a mistake in them is one message."""
+        model = ["--layers", 2, "--width", 512, "--heads", 8, "--context", 128, "--batch", 16, "--mesh", "tp=2", "--no-code", "-o", self.plan]
+        was, steps = "inside = { gb_per_s = 300.0, latency_us = 2.5 }", []
+        links = 'inside = { latency_us = 2.5, link_gb_per_s = { NV = 25.0, SYS = 9.0 }, links = ["X %s", "%s X"] }'
+        for now in (was, was.replace(" }", ", pair_gb_per_s = 50.0 }"), links % ("NV1", "NV1"), links % ("SYS", "SYS")):
+            self.write(was, now)
+            self.ok("gpt", "plan", "--cluster", self.cluster, *model)
+            steps.append(self.predicted()["step_ms"])
+        self.assertEqual(steps, sorted(steps))
+        self.assertEqual(len(set(steps)), 4)
+        self.write(was, links % ("NV1", "NV2"))
+        self.refused("cleave", "simulate", self.plan, "--cluster", self.cluster,
+                     word="c.toml:10:90: nodes.inside.links must be symmetric; device 1 has NV2 to device 0, which has NV1")
+
     def test_searched_schedule(self):
         """On a cluster, auto is at least as fast as the fastest published schedule, and respects the devices' memory."""
         model = ["--layers", 6, "--width", 256, "--context", 128, "--batch", 32, "--microbatches", 8, "--mesh", "pp=4", "--no-code", "-o", self.plan]
@@ -214,8 +240,18 @@ class Simulate(Case):
             self.assertGreater(found["nodes"][0]["inside"]["gb_per_s"], 0)
             self.assertGreater(found["nodes"][0]["inside"]["latency_us"], 0)
             self.assertNotIn("network", found)
+            self.assertNotIn("group_gb_per_s", found["nodes"][0]["inside"])
             self.ok("mlp", "plan", "--cluster", self.cluster, "--no-code", "-o", self.plan)
             os.remove(self.cluster)
+
+    def test_groups_of_ranks(self):
+        """Groups of 2, 4, ... ranks of a machine are measured; gb_per_s is the rate of all of its ranks."""
+        self.assertEqual({status for status, _ in end_ranks(start_ranks("cleave", "doctor", "--cluster", self.cluster, ranks=5))}, {0})
+        with open(self.cluster, "rb") as file:
+            inside = tomllib.load(file)["nodes"][0]["inside"]
+        self.assertEqual(len(inside["group_gb_per_s"]), 2)
+        self.assertTrue(all(rate > 0 for rate in [inside["gb_per_s"], *inside["group_gb_per_s"]]), inside)
+        self.ok("mlp", "plan", "--cluster", self.cluster, "--no-code", "-o", self.plan)
 
 
 CORES = """[devices.core]

@@ -25,7 +25,7 @@ def need(holds, text):
         raise Broken(text)
 
 
-class Job:
+class ResolvedOptions:
     """One process per rank, with torchrun's environment or under mpirun. The standard error of each goes to a file."""
 
     def __init__(self, folder, ranks, args, mpi=False):
@@ -163,7 +163,7 @@ def ranks(seed, folder):
 
     name = signal.Signals(which).name if fault in ("kill", "interrupt") else fault
     what = f"{name} rank {victim} of {count} after {delay:.2f} s, {'mpirun' if mpi else 'sockets'}"
-    job = Job(folder, count, command, mpi)
+    job = ResolvedOptions(folder, count, command, mpi)
     try:
         time.sleep(delay)
         hit = job.running(victim) or fault in ("never", "options")
@@ -330,7 +330,7 @@ def checkpoints(seed, folder):
             args += chance.choice([[], ["--checkpoint-every", "2"], ["--checkpoint-every", "0.02s"]])
             place = os.path.join(folder, f"job{turn}")
             os.mkdir(place)
-            job = Job(place, count, lambda rank: [os.path.join(BIN, "mlp"), *args])
+            job = ResolvedOptions(place, count, lambda rank: [os.path.join(BIN, "mlp"), *args])
             stopped.append(job)
             known = disturb(job, count, checkpoint, chance, known, done)
             known = usable(checkpoint, base, known, done)

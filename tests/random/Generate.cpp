@@ -197,8 +197,8 @@ void drawMesh(Chance &c, Recipe &recipe) {
   static const std::vector<std::string> meshes{
       "dp=1",           "dp=2",      "dp=2",      "dp=3",           "dp=4",      "tp=2",      "tp=2",
       "tp=2",           "tp=3",      "tp=4",      "pp=2",           "pp=2",      "pp=3",      "pp=4",
-      "dp=2,tp=2",      "dp=2,tp=2", "dp=3,tp=2", "dp=2,tp=3",      "dp=2,pp=2", "tp=2,pp=2", "tp=2,pp=2",
-      "dp=2,tp=2,pp=2", "tp=2,pp=3", "dp=2,pp=3", "dp=2,tp=2,pp=2", "tp=4,pp=2", "dp=4,tp=2"};
+      "dp=2,tp=2",      "tp=2/dp=2", "dp=3,tp=2", "dp=2,tp=3",      "dp=2,pp=2", "tp=2,pp=2", "tp=2,pp=2",
+      "dp=2,tp=2,pp=2", "tp=2,pp=3", "dp=2,pp=3", "dp=2/tp=2/pp=2", "tp=4,pp=2", "dp=4,tp=2"};
   const auto layers = layersOfModel(recipe);
   const auto most = std::count_if(layers.begin(), layers.end(), [](const ModelLayer &l) { return l.parameters; });
   do // rarely keep a mesh with too many stages or too few rows: the compiler refuses it

@@ -101,18 +101,30 @@ static DType elementType(mlir::Type type) {
                                  : DType::I64;
 }
 
+ir::SlotKey groupKey(const std::string &group, const std::string &name) {
+  return {ir::SlotKind::Metric, group + "/" + name};
+}
+bool ofGroup(const ir::SlotKey &key, const std::string &group) {
+  return key.kind == ir::SlotKind::Metric && key.name.starts_with(group + "/");
+}
+std::string nameInGroup(const ir::SlotKey &key) {
+  return key.kind == ir::SlotKind::Metric ? key.name.substr(key.name.find('/') + 1) : key.name;
+}
+
 static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
   const auto text = [&](llvm::StringRef key) {
     auto value = attributes ? attributes.getAs<mlir::StringAttr>(key) : nullptr;
     return value ? value.str() : std::string();
   };
   auto tensor = llvm::cast<mlir::RankedTensorType>(type);
-  NamedSlot slot{text(ir::attr::kind), text(ir::attr::name),
-                 ir::HostTensor(tensor.getShape().vec(), elementType(tensor.getElementType())), {}};
+  NamedSlot slot{ir::slotKindOf(text(ir::attr::kind)),
+                 text(ir::attr::name),
+                 ir::HostTensor(tensor.getShape().vec(), elementType(tensor.getElementType())),
+                 {}};
   if (ir::isMetric(slot.kind))
     slot.name = ir::metricName(slot.kind, slot.name);
   else if (slot.name.empty())
-    slot.name = slot.kind;
+    slot.name = ir::text(slot.kind);
   if (auto init = attributes ? attributes.getAs<ir::InitAttr>(ir::attr::init) : nullptr) {
     slot.distribution = init.getDistribution().str();
     slot.a = init.getA();
@@ -154,7 +166,7 @@ DType Whole::sums() const {
 
 double Whole::begin(const NamedSlot &slot, int64_t element) const {
   const double u = unit(hashOf(slot.name) + mix(recipe.seed) + static_cast<uint64_t>(element));
-  if (slot.kind != "parameter" || slot.distribution.empty())
+  if (slot.kind != ir::SlotKind::Parameter || slot.distribution.empty())
     return slot.a;
   if (recipe.wholeNumbers)
     return std::floor(u * 3) - 1;
@@ -169,7 +181,8 @@ ir::Slots Whole::beginning() const {
   ir::Slots slots;
   for (const char *name : {"train", "update"})
     for (const NamedSlot &slot : argumentsOf(step.function(name)))
-      if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state") {
+      if (slot.kind == ir::SlotKind::Parameter || slot.kind == ir::SlotKind::Buffer ||
+          slot.kind == ir::SlotKind::State) {
         ir::HostTensor tensor = slot.type;
         for (int64_t i = 0; i < tensor.size(); ++i)
           tensor.values[static_cast<size_t>(i)] = begin(slot, i);
@@ -181,8 +194,8 @@ ir::Slots Whole::beginning() const {
 }
 
 void Whole::addStep(ir::Slots &slots, int64_t at) const {
-  slots[{"scalar", "lr"}] = ir::HostTensor({}, DType::F32, recipe.lr);
-  slots[{"scalar", "step"}] = ir::HostTensor({}, DType::F32, static_cast<double>(at));
+  slots[{ir::SlotKind::Scalar, "lr"}] = ir::HostTensor({}, DType::F32, recipe.lr);
+  slots[{ir::SlotKind::Scalar, "step"}] = ir::HostTensor({}, DType::F32, static_cast<double>(at));
   const int64_t samples = data.samples(Split::Train), perEpoch = samples / recipe.batch;
   const int64_t epoch = 1 + (at - 1) / perEpoch, first = (at - 1) % perEpoch * recipe.batch;
   const std::vector<uint32_t> order = shuffledOrder(samples, runSeed, epoch);
@@ -204,7 +217,7 @@ void Whole::addPrediction(ir::Slots &slots, int64_t first, int64_t count) const 
 template <class F>
 void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const {
   for (const NamedSlot &slot : argumentsOf(function)) {
-    if (slot.kind != "input")
+    if (slot.kind != ir::SlotKind::Input)
       continue;
     const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
@@ -214,7 +227,7 @@ void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t micro
         const std::vector<double> values = data.values(sampleOf(m * slot.type.shape[0] + row), field);
         std::copy(values.begin(), values.end(), tensor.values.begin() + row * static_cast<int64_t>(values.size()));
       }
-      slots[{"input", slot.name, m}] = std::move(tensor);
+      slots[{ir::SlotKind::Input, slot.name, m}] = std::move(tensor);
     }
   }
 }
@@ -223,14 +236,14 @@ void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t micro
 static void runMicrobatch(mlir::Operation *function, ir::Slots &slots, int64_t step, int64_t m) {
   std::vector<ir::HostTensor> inputs;
   for (const NamedSlot &slot : argumentsOf(function))
-    inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+    inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == ir::SlotKind::Input ? m : 0}));
   const std::vector<NamedSlot> named = resultsOf(function);
   auto results = ir::evaluate(function, inputs, {.seed = runSeed, .trainingStep = step, .microbatch = m});
   for (size_t i = 0; i < results.size(); ++i) {
-    const std::string &kind = named[i].kind;
-    const ir::SlotKey key{ir::isMetric(kind) ? "metric" : kind, named[i].name};
+    const ir::SlotKind kind = named[i].kind;
+    const ir::SlotKey key{ir::isMetric(kind) ? ir::SlotKind::Metric : kind, named[i].name};
     const auto before = slots.find(key);
-    if (kind != "buffer" && before != slots.end()) {
+    if (kind != ir::SlotKind::Buffer && before != slots.end()) {
       for (size_t j = 0; j < results[i].values.size(); ++j)
         results[i].values[j] += before->second.values[j];
       results[i].round();
@@ -247,7 +260,9 @@ Steps Whole::run() const {
   const std::vector<NamedSlot> updateArguments = argumentsOf(update), updateResults = resultsOf(update);
   for (int64_t at = 1; at <= trainingSteps; ++at) {
     addStep(slots, at);
-    std::erase_if(slots, [](const auto &entry) { return entry.first.kind == "gradient" || entry.first.kind == "metric"; });
+    std::erase_if(slots, [](const auto &entry) {
+      return entry.first.kind == ir::SlotKind::Gradient || entry.first.kind == ir::SlotKind::Metric;
+    });
     for (mlir::Operation *function : {weights, train})
       for (int64_t m = 0; function && m < recipe.microbatches; ++m)
         runMicrobatch(function, slots, at, m);
@@ -259,14 +274,14 @@ Steps Whole::run() const {
       slots[{updateResults[i].kind, updateResults[i].name}] = std::move(results[i]);
     ir::Slots &kept = all.emplace_back();
     for (const auto &[key, tensor] : slots)
-      if (key.kind != "input" && key.kind != "scalar")
+      if (key.kind != ir::SlotKind::Input && key.kind != ir::SlotKind::Scalar)
         kept[key] = tensor;
   }
-  evaluate(slots, all.back(), "eval", recipe.microbatches, 1, 0, std::min(recipe.evalSamples, recipe.evalBatch));
+  evaluate(slots, all.back(), firstBatch, recipe.microbatches, 1, 0, std::min(recipe.evalSamples, recipe.evalBatch));
   const int64_t rows = recipe.evalBatch / recipe.microbatches;
   if (!mixes && !drawsInEvaluation() && recipe.evalSamples != recipe.evalBatch)
     for (int64_t sample = 0; sample < recipe.evalSamples; ++sample)
-      evaluate(slots, all.back(), "every", 1, 1 / static_cast<double>(rows), sample, 1);
+      evaluate(slots, all.back(), everySample, 1, 1 / static_cast<double>(rows), sample, 1);
   predict(slots, all.back());
   return all;
 }
@@ -286,7 +301,7 @@ ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count
   return context;
 }
 
-void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor,
+void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *group, int64_t microbatches, double factor,
                      int64_t first, int64_t count) const {
   mlir::Operation *eval = step.function("eval");
   const std::vector<NamedSlot> arguments = argumentsOf(eval), results = resultsOf(eval);
@@ -294,13 +309,13 @@ void Whole::evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<ir::HostTensor> inputs;
     for (const NamedSlot &slot : arguments)
-      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == ir::SlotKind::Input ? m : 0}));
     ir::Context context = evaluationContext(recipe, first, count);
     context.microbatch = m;
     auto values = ir::evaluate(eval, inputs, context);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i].values[0] *= factor;
-      auto [sum, fresh] = sums.try_emplace({kind, results[i].name}, values[i]);
+      auto [sum, fresh] = sums.try_emplace(groupKey(group, results[i].name), values[i]);
       if (!fresh) {
         sum->second.values[0] += values[i].values[0];
         sum->second.round();
@@ -326,9 +341,9 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
   for (int64_t row = 0; row < rows; ++row)
     evaluate(slots, sums, "alone", 1, 1 / static_cast<double>(rows), row % count, 1);
   for (const auto &[key, together] : sums) {
-    if (key.kind != "together")
+    if (!ofGroup(key, "together"))
       continue;
-    const double a = together.values[0], b = sums.at({"alone", key.name}).values[0];
+    const double a = together.values[0], b = sums.at(groupKey("alone", nameInGroup(key))).values[0];
     if (!std::isfinite(a) || !std::isfinite(b))
       return std::nullopt;
     if (std::abs(a - b) > 1e-9 * (std::abs(a) + std::abs(b) + 1))
@@ -337,7 +352,7 @@ std::optional<bool> Whole::addsUp(const ir::Slots &values) const {
   return true;
 }
 
-/// Adds the model's outputs under kind "output".
+/// Adds the model's outputs.
 void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
   mlir::Operation *forward = prediction.function("train");
   const std::vector<NamedSlot> arguments = argumentsOf(forward), results = resultsOf(forward);
@@ -399,7 +414,7 @@ std::string difference(const ir::SlotKey &key, const ir::HostTensor &expected, c
                        const std::vector<int64_t> &indices, const std::vector<double> &values, bool equal) {
   const auto found = ir::firstOutside(expected, equal ? nullptr : spread, indices, values);
   return !found ? ""
-                : fmt::format("{} {} {} is {:.17g}, the graph says {:.17g}, {}", key.kind, key.name,
+                : fmt::format("{} {} {} is {:.17g}, the graph says {:.17g}, {}", text(key.kind), key.name,
                               ir::placeText(found->index, expected.shape), found->got, found->want,
                               equal ? "exactly" : fmt::format("within {:.3g}", found->bound));
 }
@@ -432,15 +447,16 @@ private:
         buffers.push_back(now);
       std::vector<ir::HostTensor> inputs;
       for (const NamedSlot &slot : arguments)
-        inputs.push_back(slot.kind == "input"    ? slots.at({slot.kind, slot.name, m})
-                         : slot.kind == "buffer" ? buffers[static_cast<size_t>(m)].at({slot.kind, slot.name})
-                                                 : parameters.at({slot.kind, slot.name}));
+        inputs.push_back(slot.kind == ir::SlotKind::Input ? slots.at({slot.kind, slot.name, m})
+                         : slot.kind == ir::SlotKind::Buffer
+                             ? buffers[static_cast<size_t>(m)].at({slot.kind, slot.name})
+                             : parameters.at({slot.kind, slot.name}));
       auto values = ir::evaluate(function, inputs, {.seed = runSeed, .trainingStep = 1, .microbatch = m});
       for (size_t i = 0; i < values.size(); ++i)
         if (ir::isMetric(results[i].kind))
           sums[results[i].name] += values[i].values[0];
-        else if (results[i].kind == "buffer")
-          now[{"buffer", results[i].name}] = values[i];
+        else if (results[i].kind == ir::SlotKind::Buffer)
+          now[{ir::SlotKind::Buffer, results[i].name}] = values[i];
     }
     if (!sums.count("loss.1"))
       return sums.at("loss");
@@ -467,9 +483,9 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
       whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count").getInt());
   Losses loss(recipe, traced, whole, count);
   for (const auto &[key, gradient] : bounds.exact[0]) {
-    if (key.kind != "gradient")
+    if (key.kind != ir::SlotKind::Gradient)
       continue;
-    const ir::SlotKey parameter{"parameter", key.name};
+    const ir::SlotKey parameter{ir::SlotKind::Parameter, key.name};
     const ir::HostTensor &spread = bounds.spread[0].at(key);
     bool agrees = false;
     std::string text;

@@ -35,9 +35,17 @@ private:
   bool wholeNumbers, drawn;
 };
 
+/// Metrics of an evaluation are kept under "group/name" beside those of training: of the first batch, and of every
+/// sample alone.
+inline constexpr const char *firstBatch = "first batch", *everySample = "every sample";
+ir::SlotKey groupKey(const std::string &group, const std::string &name);
+bool ofGroup(const ir::SlotKey &key, const std::string &group);
+std::string nameInGroup(const ir::SlotKey &key); ///< without the group
+
 /// An argument or result of a function of the step.
 struct NamedSlot {
-  std::string kind, name;
+  ir::SlotKind kind;
+  std::string name;
   ir::HostTensor type;
   std::string distribution; ///< of the initial values; empty: none
   double a = 0, b = 0;
@@ -55,7 +63,7 @@ ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 
-/// The outputs (kind "output") for `samples` evaluation samples, in batches of recipe.rows(). `ofBatch` computes those
+/// The outputs for `samples` evaluation samples, in batches of recipe.rows(). `ofBatch` computes those
 /// of a batch that repeats the `count` samples from `first`. An output has a row for each sample, or is a scalar of
 /// each full batch.
 ir::Slots predictedOutputs(const Recipe &recipe, int64_t samples,
@@ -75,8 +83,8 @@ public:
   void addEvaluation(ir::Slots &slots) const;
   /// Adds the inputs of a batch of the prediction that repeats the `count` samples from `first`.
   void addPrediction(ir::Slots &slots, int64_t first, int64_t count) const;
-  /// Runs both training steps, and after the last an evaluation of the first batch (kind "eval"), one of all samples if
-  /// evaluation does not combine them (kind "every"), and a prediction (kind "output"), under the current rounding.
+  /// Runs both training steps, and after the last an evaluation of the first batch, one of all samples if
+  /// evaluation does not combine them, and a prediction, under the current rounding.
   Steps run() const;
   /// Whether the sums of the first batch of evaluation are those of its samples, each evaluated alone; nullopt if
   /// evaluation draws random numbers, or if the sums are not finite. `values`: of parameters and buffers.
@@ -95,9 +103,10 @@ private:
   double begin(const NamedSlot &slot, int64_t element) const;
   template <class F>
   void addInputs(ir::Slots &slots, mlir::Operation *function, int64_t microbatches, F sampleOf) const;
-  /// Runs @eval on rows that repeat the `count` samples from `first`, and adds factor * its sums to `sums` under `kind`.
-  void evaluate(ir::Slots &slots, ir::Slots &sums, const char *kind, int64_t microbatches, double factor, int64_t first,
-                int64_t count) const;
+  /// Runs @eval on rows that repeat the `count` samples from `first`, and adds factor * its sums to `sums` as metrics
+  /// of `group`.
+  void evaluate(ir::Slots &slots, ir::Slots &sums, const char *group, int64_t microbatches, double factor,
+                int64_t first, int64_t count) const;
   void predict(ir::Slots slots, ir::Slots &outputs) const;
 
   const Recipe &recipe;

@@ -1,6 +1,6 @@
 // Compiles and runs predictions.
 #include "tests/random/Predict.h"
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/pipeline/Phases.h"
@@ -64,7 +64,7 @@ void PredictionCase::apply(TrainConfig config, const std::string &mesh, bool cod
   run.precision = recipe.precision == "fp32" ? "" : recipe.precision;
   run.optLevel = recipe.optLevel;
   run.layout = recipe.layout;
-  options = resolveJob(config, run);
+  options = resolveOptions(config, run);
   options.code = code;
   options.model = "random";
   applied.reset();
@@ -81,7 +81,7 @@ ir::Slots PredictionCase::interpreted(const Whole &whole, const ir::Slots &state
     for (const ir::Slots &rank : ir::runDistributed(program, ir::scatterSlots(program, given),
                                                     predictionContext(recipe, first, count)))
       for (const auto &[key, tensor] : rank)
-        if (key.kind == "output" && !batch.try_emplace(key, tensor).second && !(batch.at(key) == tensor))
+        if (key.kind == ir::SlotKind::Output && !batch.try_emplace(key, tensor).second && !(batch.at(key) == tensor))
           throw Error(Status::Internal, "ranks differ in " + key.name);
     return batch;
   });
@@ -104,7 +104,7 @@ ir::Slots PredictionCase::executed(const HashedData &data, int64_t samples, cons
   for (size_t i = 0; i < values.size(); ++i) {
     std::vector<int64_t> shape = prediction.outputs()[i].shape;
     shape.insert(shape.begin(), static_cast<int64_t>(values[i].size()) / prediction.outputs()[i].elements());
-    outputs[{"output", prediction.outputs()[i].name}] = ir::HostTensor(shape, DType::F32, values[i]);
+    outputs[{ir::SlotKind::Output, prediction.outputs()[i].name}] = ir::HostTensor(shape, DType::F32, values[i]);
   }
   return outputs;
 }

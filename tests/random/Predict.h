@@ -1,7 +1,7 @@
 // Predicts with a case's model, as `PROGRAM predict` does: on the case's mesh, in batches of a microbatch.
 #pragma once
 #include "ir/interpreter/Distributed.h"
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "runtime/plan/PlanFile.h"
 #include "tests/random/Numbers.h"
 #include "tests/random/Run.h"
@@ -28,7 +28,7 @@ private:
 
   const Recipe &recipe;
   std::optional<GraphModule> model; ///< declared first: `applied` uses its context
-  std::optional<partitioner::Applied> applied;
+  std::optional<partitioner::LocalPrograms> applied;
   passes::CompileOptions options;
   std::shared_ptr<const PlanFile> file;
 };

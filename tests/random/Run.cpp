@@ -1,12 +1,13 @@
 // Runs one case through the whole product, and judges the result.
 #include "tests/random/Run.h"
 #include "frontend/program/Check.h"
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "frontend/trace/Trace.h"
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "partitioner/stages/Layers.h"
+#include "passes/export/TensorKinds.h"
 #include "passes/pipeline/Phases.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
@@ -71,7 +72,7 @@ TrainConfig configOf(const Recipe &r) {
 }
 
 /// The job for these options, resolved as on the command line.
-Job jobOf(const Recipe &r, const TrainConfig &config) {
+ResolvedOptions optionsOf(const Recipe &r, const TrainConfig &config) {
   RunOptions options;
   options.mesh = r.mesh;
   options.schedule = r.schedule;
@@ -87,7 +88,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   options.optLevel = r.optLevel;
   options.reduceDtype = r.reduceDtype;
   options.layout = r.layout;
-  Job job = resolveJob(config, options);
+  ResolvedOptions job = resolveOptions(config, options);
   if (!r.stagesAndShards.empty()) {
     const partitioner::Strategy fromOptions = job.strategy;
     job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
@@ -99,7 +100,7 @@ Job jobOf(const Recipe &r, const TrainConfig &config) {
   return job;
 }
 
-passes::CompileOptions compileOptionsOf(const Job &job, bool code) {
+passes::CompileOptions compileOptionsOf(const ResolvedOptions &job, bool code) {
   passes::CompileOptions compile = job;
   compile.code = code;
   compile.model = "random";
@@ -119,7 +120,7 @@ Model modelOf(Instance &root) {
 
 // ---- the distributed interpreter ------------------------------------------------------------------------------------
 
-ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation) {
+ir::DistributedProgram programOf(const partitioner::LocalPrograms &applied, bool evaluation) {
   ir::DistributedProgram program{applied.module.get().getOperation(), applied.decisions.mesh, {}, {}};
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
@@ -140,15 +141,15 @@ namespace {
 std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
   for (const auto &[key, tensor] : expected) {
     const auto got = found.find(key);
-    if (key.kind == "every")
+    if (ofGroup(key, everySample))
       continue;
     if (got == found.end()) {
-      if (key.kind == "gradient")
+      if (key.kind == ir::SlotKind::Gradient)
         continue; // freed after the update
-      return fmt::format("{} {} is nowhere", key.kind, key.name);
+      return fmt::format("{} {} is nowhere", text(key.kind), key.name);
     }
     if (got->second.shape != tensor.shape)
-      return fmt::format("{} {} has another shape", key.kind, key.name);
+      return fmt::format("{} {} has another shape", text(key.kind), key.name);
     std::vector<int64_t> all(tensor.values.size());
     for (size_t i = 0; i < all.size(); ++i)
       all[i] = static_cast<int64_t>(i);
@@ -163,34 +164,37 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
 std::string compareOutputs(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
   ir::Slots outputs;
   std::copy_if(expected.begin(), expected.end(), std::inserter(outputs, outputs.end()),
-               [](const auto &entry) { return entry.first.kind == "output"; });
+               [](const auto &entry) { return entry.first.kind == ir::SlotKind::Output; });
   if (outputs.size() != found.size())
     return fmt::format("{} outputs, the graph has {}", found.size(), outputs.size());
   return compareWhole(outputs, spread, found, equal);
 }
 
-/// Runs the evaluation after the last step; adds its sums as kind "eval".
-void evaluate(const Recipe &recipe, const partitioner::Applied &applied, const Whole &whole,
+/// Runs the evaluation after the last step; adds its sums as group `firstBatch`.
+void evaluate(const Recipe &recipe, const partitioner::LocalPrograms &applied, const Whole &whole,
               std::vector<ir::Slots> &slots, ir::Slots &found) {
   const ir::DistributedProgram program = programOf(applied, true);
   ir::Slots given = whole.beginning(); // for what training does not read
   whole.addEvaluation(given);
   std::vector<ir::Slots> pieces = ir::scatterSlots(program, given);
   for (size_t rank = 0; rank < slots.size(); ++rank) {
-    std::erase_if(slots[rank], [](const auto &entry) { return entry.first.kind == "metric" || entry.first.kind == "input"; });
+    std::erase_if(slots[rank], [](const auto &entry) {
+      return entry.first.kind == ir::SlotKind::Metric || entry.first.kind == ir::SlotKind::Input;
+    });
     slots[rank].merge(pieces[rank]);
   }
   slots = ir::runDistributed(program, std::move(slots), evaluationContext(recipe));
   for (const ir::Slots &rank : slots)
     for (const auto &[key, tensor] : rank)
-      if (key.kind == "metric")
-        found.try_emplace({"eval", key.name}, tensor);
+      if (key.kind == ir::SlotKind::Metric)
+        found.try_emplace(groupKey(firstBatch, key.name), tensor);
 }
 
 /// Runs both training steps in double with one thread per rank, then an evaluation and a prediction. Returns the first
 /// difference and its step, or empty.
-std::string runDistributed(const Recipe &recipe, const partitioner::Applied &applied, const PredictionCase &prediction,
-                           const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
+std::string runDistributed(const Recipe &recipe, const partitioner::LocalPrograms &applied,
+                           const PredictionCase &prediction, const Whole &whole, ir::Bounds &reference,
+                           const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
   ir::RoundingScope scope({ir::Rounding::Kind::None});
   std::vector<ir::Slots> slots;
@@ -208,7 +212,7 @@ std::string runDistributed(const Recipe &recipe, const partitioner::Applied &app
     ir::Slots found = ir::gatherSlots(program, slots);
     for (const ir::Slots &rank : slots)
       for (const auto &[key, tensor] : rank)
-        if (key.kind == "metric")
+        if (key.kind == ir::SlotKind::Metric)
           found.try_emplace(key, tensor);
     if (at == trainingSteps) {
       evaluate(recipe, applied, whole, slots, found);
@@ -228,21 +232,6 @@ std::string runDistributed(const Recipe &recipe, const partitioner::Applied &app
 
 // ---- the executor ---------------------------------------------------------------------------------------------------
 
-const char *kindName(plan::TensorKind kind) {
-  switch (kind) {
-  case plan::TensorKind::Parameter:
-    return "parameter";
-  case plan::TensorKind::Buffer:
-    return "buffer";
-  case plan::TensorKind::State:
-    return "state";
-  case plan::TensorKind::Gradient:
-    return "gradient";
-  default:
-    return "";
-  }
-}
-
 /// Calls fn(key, slot, global indices, local indices) for each persistent slot that holds a piece of a global tensor.
 template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor, F fn) {
   const plan::Program &program = executor.program;
@@ -253,8 +242,8 @@ template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor,
     if (slot.space() != plan::Space::Persistent || slot.tensor() < 0)
       continue;
     const plan::Tensor &tensor = *plan.tensors()->Get(static_cast<unsigned>(slot.tensor()));
-    const std::string kind = kindName(tensor.kind());
-    if (kind.empty())
+    const ir::SlotKind kind = passes::keptKindOf(tensor.kind());
+    if (kind == ir::SlotKind::None)
       continue;
     const std::vector<int64_t> global =
         tensor.shape() ? std::vector<int64_t>(tensor.shape()->begin(), tensor.shape()->end()) : std::vector<int64_t>();
@@ -290,12 +279,13 @@ std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
 std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
                           const LossSums &sums, const LossSums &evaluated, bool equal) {
   for (const auto &[key, tensor] : expected) {
-    if (key.kind == "eval" && expected.count({"every", key.name}))
+    const std::string name = nameInGroup(key);
+    if (ofGroup(key, firstBatch) && expected.count(groupKey(everySample, name)))
       continue;
-    if (key.kind == "output") // of a program of its own
+    if (key.kind == ir::SlotKind::Output) // of a program of its own
       continue;
-    if (key.kind == "eval" || key.kind == "every" || key.kind == "metric") {
-      const std::optional<double> got = sumNamed(key.kind == "metric" ? sums : evaluated, key.name);
+    if (key.kind == ir::SlotKind::Metric) {
+      const std::optional<double> got = sumNamed(name == key.name ? sums : evaluated, name);
       if (got)
         if (std::string text = difference(key, tensor, &spread.at(key), {0}, {*got}, equal); !text.empty())
           return text;
@@ -303,9 +293,9 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
     }
     const auto found = pieces.find(key);
     if (found == pieces.end()) {
-      if (key.kind == "gradient")
+      if (key.kind == ir::SlotKind::Gradient)
         continue;
-      return fmt::format("{} {} is on no rank", key.kind, key.name);
+      return fmt::format("{} {} is on no rank", text(key.kind), key.name);
     }
     std::vector<bool> held(tensor.values.size());
     for (const HeldPiece &piece : found->second) {
@@ -316,7 +306,7 @@ std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, co
         return fmt::format("rank {}: {}", piece.rank, text);
     }
     if (std::find(held.begin(), held.end(), false) != held.end())
-      return fmt::format("no rank holds all of {} {}", key.kind, key.name);
+      return fmt::format("no rank holds all of {} {}", text(key.kind), key.name);
   }
   return {};
 }
@@ -458,13 +448,13 @@ std::string lacking(const std::string &text) {
 
 /// Compiles the model again with the strategy that the plan records. Describes the change of stages or of the
 /// parameters' shardings; empty if there is none.
-std::string differenceGivenBack(const partitioner::Applied &applied, const Recipe &recipe, const TrainConfig &config,
-                                passes::CompileOptions options) {
+std::string differenceGivenBack(const partitioner::LocalPrograms &applied, const Recipe &recipe,
+                                const TrainConfig &config, passes::CompileOptions options) {
   const std::string strategy = applied.decisions.toToml();
   try {
     options.strategy = partitioner::Strategy::parse(strategy, "written.toml");
     GraphModule model = traced(recipe, config, true);
-    const partitioner::Applied again = passes::applyStrategy(model, options);
+    const partitioner::LocalPrograms again = passes::applyStrategy(model, options);
     const auto sameStage = [](const partitioner::StageInfo &a, const partitioner::StageInfo &b) {
       return a.layers == b.layers && a.parameters == b.parameters && a.flops == b.flops;
     };
@@ -496,7 +486,7 @@ bool stopsGradients(const GraphModule &traced) {
   auto forward = llvm::cast<mlir::func::FuncOp>(traced.function("forward"));
   llvm::DenseSet<mlir::Value> needed;
   for (mlir::OpOperand &result : forward.front().getTerminator()->getOpOperands())
-    if (ir::resultText(forward, result.getOperandNumber(), ir::attr::kind) == "loss")
+    if (ir::resultKind(forward, result.getOperandNumber()) == ir::SlotKind::Loss)
       needed.insert(result.get());
   for (mlir::Operation &op : llvm::reverse(forward.front()))
     if (llvm::any_of(op.getResults(), [&](mlir::Value result) { return needed.contains(result); })) {
@@ -515,7 +505,7 @@ std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passe
   options.code = false;
   try {
     GraphModule model = traced(recipe, config, true);
-    partitioner::Applied applied = passes::applyStrategy(model, options);
+    partitioner::LocalPrograms applied = passes::applyStrategy(model, options);
     const auto file = PlanFile::fromBytes(passes::lowerToPlan(applied, options), "the plan for GPUs");
     return fmt::format("{}", fmt::join(checkPlan(file->plan()), "\n"));
   } catch (const Error &error) {
@@ -529,11 +519,11 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   const TrainConfig config = configOf(recipe);
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
   std::optional<GraphModule> model; // declared first: `applied` uses its context
-  std::optional<partitioner::Applied> applied;
+  std::optional<partitioner::LocalPrograms> applied;
   std::optional<PredictionCase> prediction;
   passes::CompileOptions options;
   try {
-    const Job job = jobOf(recipe, config);
+    const ResolvedOptions job = optionsOf(recipe, config);
     options = compileOptionsOf(job, settings.execute);
     model.emplace(traced(recipe, config, true));
     applied.emplace(passes::applyStrategy(*model, options));
@@ -623,10 +613,10 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
 std::vector<uint8_t> planOf(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
   try {
-    const Job job = jobOf(recipe, config);
+    const ResolvedOptions job = optionsOf(recipe, config);
     const passes::CompileOptions options = compileOptionsOf(job, true);
     GraphModule model = traced(recipe, config, true);
-    partitioner::Applied applied = passes::applyStrategy(model, options);
+    partitioner::LocalPrograms applied = passes::applyStrategy(model, options);
     return passes::lowerToPlan(applied, options);
   } catch (const Error &) {
     return {};
@@ -636,7 +626,7 @@ std::vector<uint8_t> planOf(const Recipe &recipe) {
 std::optional<TracedCase> tracedCase(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
   try {
-    const Job job = jobOf(recipe, config);
+    const ResolvedOptions job = optionsOf(recipe, config);
     return TracedCase{traced(recipe, config, true), compileOptionsOf(job, false)};
   } catch (const Error &) {
     return std::nullopt;
@@ -744,7 +734,7 @@ std::set<int64_t> stagesThatReadParameters(const Recipe &recipe) {
   for (mlir::Operation &op : llvm::cast<mlir::func::FuncOp>(graph.function("forward")).front())
     for (mlir::Value operand : op.getOperands())
       if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(operand);
-          argument && ir::argumentText(argument, ir::attr::kind) == "parameter") {
+          argument && ir::argumentKind(argument) == ir::SlotKind::Parameter) {
         auto mark = op.getAttrOfType<mlir::IntegerAttr>(ir::attr::stage);
         stages.insert(mark ? mark.getInt() : 0);
       }

@@ -16,7 +16,7 @@ namespace cleave::ir {
 struct DistributedProgram;
 }
 namespace cleave::partitioner {
-struct Applied;
+struct LocalPrograms;
 }
 
 namespace cleave::random_models {
@@ -24,7 +24,7 @@ namespace cleave::random_models {
 class Instance;
 Model modelOf(Instance &root);
 /// The local programs and the schedule for the interpreter.
-ir::DistributedProgram programOf(const partitioner::Applied &applied, bool evaluation = false);
+ir::DistributedProgram programOf(const partitioner::LocalPrograms &applied, bool evaluation = false);
 
 /// Shapes of the root's values; empty for nodes without a value and for values that are not floats.
 std::vector<Shape> shapesOfRoot(const Recipe &recipe);

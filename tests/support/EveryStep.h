@@ -12,6 +12,10 @@ inline void describe(PlanT &plan) {
   plan.training->optimizer = std::make_unique<plan::OptimizerT>();
   plan.data = std::make_unique<plan::DataT>();
   plan.choices = std::make_unique<plan::ChoicesT>();
+  plan.search = std::make_unique<plan::SearchT>();
+  plan.search->step = 2, plan.search->estimate = 2.1, plan.search->lower = 1.5, plan.search->least = 1;
+  plan.search->total = 10, plan.search->evaluated = 4, plan.search->pruned_by_bound = 3;
+  plan.search->pruned_by_memory = 2, plan.search->refused = 1, plan.search->compiled = 2;
   for (const auto &tensor : plan.tensors)
     if (tensor->kind == plan::TensorKind::Input) {
       auto &field = plan.data->fields.emplace_back(std::make_unique<plan::DataFieldT>());

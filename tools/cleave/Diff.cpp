@@ -26,7 +26,14 @@ public:
   std::vector<Change> changes;
 };
 
-std::string meshText(const PlanSummary &r) { return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp); }
+std::string meshText(const PlanSummary &r) {
+  if (r.order == std::vector<std::string>{"pp", "dp", "tp"})
+    return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp);
+  std::string text;
+  for (const std::string &axis : r.order)
+    text += fmt::format("{}{}={}", text.empty() ? "" : "/", axis, axis == "pp" ? r.pp : axis == "dp" ? r.dp : r.tp);
+  return text;
+}
 
 std::string stageText(const PlanSummary &r) {
   std::string out;

@@ -168,7 +168,7 @@ void writeCluster(const std::string &path) {
     file.emplace(path); // before the measurement, which takes two seconds, so that a wrong path fails at once
   std::optional<partitioner::Cluster> cluster;
   if (ranksAreProcesses())
-    runLaunchedRank([&](World &world) { cluster = partitioner::measureRanks(world); });
+    runLaunchedRank([&](RankEndpoint &world) { cluster = partitioner::measureRanks(world); });
   else
     cluster = partitioner::measureHost();
   if (!cluster)

@@ -96,7 +96,9 @@ std::string shorten(const std::string &text, size_t width) {
 }
 
 void printHead(const PlanSummary &r, Out out) {
-  fmt::format_to(out, "{}   {}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
+  const bool usual = r.order == std::vector<std::string>{"pp", "dp", "tp"};
+  fmt::format_to(out, "{}   {}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
+                 usual ? "" : fmt::format(" along {}", fmt::join(r.order, ", ")),
                  r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
                  r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
   const std::string frozen = r.frozen ? fmt::format(", {} of them frozen,", grouped(int64_t(r.frozen))) : "";
@@ -111,7 +113,12 @@ void printHead(const PlanSummary &r, Out out) {
 /// Prints the stages next to each other, each as a grid of ranks with one row per dp and one column per tp; as lists if
 /// the mesh is wide.
 void printStages(const PlanSummary &r, Out out) {
-  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) { return (pp * r.dp + dp) * r.tp + tp; };
+  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) {
+    int64_t rank = 0;
+    for (const std::string &axis : r.order)
+      rank = axis == "pp" ? rank * r.pp + pp : axis == "dp" ? rank * r.dp + dp : rank * r.tp + tp;
+    return rank;
+  };
   const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
   std::vector<std::string> heads;
   std::vector<size_t> widths;
@@ -378,6 +385,20 @@ void printPrediction(const PlanSummary &r, const Out &out) {
       p.step > 0 ? 100 * p.idle / p.step : 0);
 }
 
+void printSearch(const PlanSummary &r, const Out &out) {
+  if (!r.search)
+    return;
+  const auto &s = *r.search;
+  fmt::format_to(
+      out,
+      "search   {} plans: {} estimated, {} worse by their bounds, {} without memory, {} refused; {} compiled{}\n"
+      "         no plan is estimated below {:.4g} ms; this one takes {:.4g} ms, {:.1f}% more; the operations alone "
+      "take {:.4g} ms\n\n",
+      s.total, s.evaluated, s.prunedByBound, s.prunedByMemory, s.refused, s.compiled,
+      s.stoppedEarly ? "; stopped early" : "", s.lower * 1e3, s.step * 1e3,
+      s.lower > 0 ? 100 * (s.step / s.lower - 1) : 0, s.least * 1e3);
+}
+
 } // namespace
 
 std::string showPage(const PlanSummary &report) {
@@ -389,6 +410,7 @@ std::string showPage(const PlanSummary &report) {
   printTensors(report, out);
   printTimeline(report, out);
   printPrediction(report, out);
+  printSearch(report, out);
   while (page.ends_with("\n\n"))
     page.pop_back();
   return page;

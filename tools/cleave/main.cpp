@@ -20,6 +20,7 @@ const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
+    {"solve", "find the best choices of a sharding-choice problem", tool::solve},
     {"diff", "show the differences between two plans", tool::diff},
     {"new", "create a folder with a model that builds and trains", tool::create},
     {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
@@ -54,9 +55,8 @@ int run(int argc, char **argv) {
   for (const Command &command : commands)
     if (word == command.name)
       return command.run(argc - 1, argv + 1);
-  for (const char *later : {"explain", "solve"})
-    if (word == later)
-      throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
+  if (word == "explain")
+    throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
   std::vector<std::string> names;
   for (const Command &command : commands)
     names.push_back(command.name);

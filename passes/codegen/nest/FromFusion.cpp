@@ -49,6 +49,8 @@ void setConstant(Node &n, ir::ConstantOp op) {
   if (mlir::isa<mlir::FloatType>(elements.getElementType())) {
     if (splat)
       values.push_back(asDouble(elements.getSplatValue<llvm::APFloat>()));
+    else if (elements.getElementType().isF32())
+      values.assign(elements.value_begin<float>(), elements.value_end<float>());
     else
       for (const llvm::APFloat &v : elements.getValues<llvm::APFloat>())
         values.push_back(asDouble(v));

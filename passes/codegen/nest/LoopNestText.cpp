@@ -3,6 +3,7 @@
 #include "passes/codegen/nest/LoopNest.h"
 
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 
 namespace cleave::passes::kernel {
@@ -69,6 +70,21 @@ std::string text(const LoopValue &v, const LoopNest &p) {
 
 } // namespace
 
+/// The values of a table; of a long one the first, and a hash of all (FNV-1a), so that different kernels have different
+/// texts.
+static std::string text(const std::vector<double> &table) {
+  constexpr size_t shown = 16;
+  std::string out;
+  for (size_t i = 0; i < std::min(table.size(), shown); ++i)
+    out += fmt::format(" {}", table[i]);
+  if (table.size() <= shown)
+    return out;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const double value : table)
+    hash = (hash ^ std::bit_cast<uint64_t>(value)) * 0x100000001b3;
+  return out + fmt::format(" ... of {} values, hash {:016x}", table.size(), hash);
+}
+
 std::string LoopNest::str() const {
   static const char *const shapes[] = {"map", "rows", "columns"};
   std::string out = fmt::format("{} {} x {}", shapes[static_cast<int>(shape)], width, unroll);
@@ -100,12 +116,9 @@ std::string LoopNest::str() const {
                        shape == Shape::Map ? ""
                        : s.sweep < 0       ? "  ; end"
                                            : fmt::format("  ; sweep {}", s.sweep));
-  for (size_t t = 0; t < tables.size(); ++t) {
-    out += fmt::format("table{}: {} =", t, dtypeName(tableTypes[t]));
-    for (double value : tables[t])
-      out += fmt::format(" {}", value);
-    out += "\n";
-  }
+  for (size_t t = 0; t < tables.size(); ++t)
+    out += fmt::format("table{}: {} ={}\n", t, dtypeName(tableTypes[t]), text(tables[t]));
+
   return out;
 }
 

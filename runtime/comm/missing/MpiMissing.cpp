@@ -18,7 +18,7 @@ bool startedByMpi() {
   return false;
 }
 
-std::unique_ptr<World> makeMpiWorld(unsigned, double) {
+std::unique_ptr<RankEndpoint> makeMpiWorld(unsigned, double) {
   throw userError("mpi: this build was made without it (CLEAVE_MPI=OFF): start the ranks with torchrun's environment "
                   "(RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT)");
 }

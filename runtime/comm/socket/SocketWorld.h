@@ -18,7 +18,7 @@ namespace cleave {
 
 class SocketCommunicator;
 
-class SocketWorld final : public World {
+class SocketWorld final : public RankEndpoint {
 public:
   /// Connects to the other ranks within at most `seconds`. Throws user and environment errors (Rendezvous.h).
   SocketWorld(const TorchEnvironment &who, double seconds);

@@ -63,7 +63,7 @@ std::set<Members> directions(const plan::Plan &plan) {
 class Watchdog {
 public:
   /// `world`: whose failures count; null: none.
-  Watchdog(std::string what, double seconds, const World *world)
+  Watchdog(std::string what, double seconds, const RankEndpoint *world)
       : what(std::move(what)), seconds(seconds), world(world), thread([this] { watch(); }) {}
   ~Watchdog() {
     {
@@ -100,7 +100,7 @@ private:
 
   const std::string what;
   const double seconds;
-  const World *world;
+  const RankEndpoint *world;
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
@@ -120,7 +120,7 @@ void requireQueues() {
 } // namespace
 
 struct Communication::Impl {
-  World &world;
+  RankEndpoint &world;
   std::map<Members, std::unique_ptr<NcclGroup>> groups; ///< a direction is the group {sender, receiver}
   std::vector<std::string> names;                       ///< of operations, by the number they store
   PinnedMemory mark;
@@ -130,7 +130,7 @@ struct Communication::Impl {
   std::string failure; ///< the first one
   bool ended = false;
 
-  explicit Impl(World &world) : world(world) {}
+  explicit Impl(RankEndpoint &world) : world(world) {}
   void makeGroup(const Members &who);
   void connect(const std::set<Members> &all);
   void end() noexcept;
@@ -181,14 +181,14 @@ void Communication::Impl::fail(const std::string &what) {
   throw environmentError(failure);
 }
 
-Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
+Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, RankEndpoint &world,
                              const std::vector<std::vector<uint32_t>> &groups, double seconds)
     : impl(std::make_unique<Impl>(world)) {
   if (world.size() == 1)
     return;
   impl->mark = PinnedMemory(64, "the place of the last communication");
   *reinterpret_cast<uint32_t *>(impl->mark.data()) = 0;
-  // Longer than World's own timeouts, whose messages are more specific.
+  // Longer than RankEndpoint's own timeouts, whose messages are more specific.
   const Watchdog watchdog(fmt::format("cuda: rank {}: NCCL's start", world.rank()), seconds + 5, &world);
   for (const std::vector<uint32_t> &ranks : groups)
     impl->makeGroup({ranks});

@@ -1,5 +1,5 @@
 // Communication of a rank on a GPU: an NCCL communicator for each group, and for each pair of ranks and direction, and
-// waiting for work that involves other ranks. The World is used for set-up and for failures.
+// waiting for work that involves other ranks. The RankEndpoint is used for set-up and for failures.
 //
 // Messages of a direction are received in the order in which they are sent (the checker verifies this). Each direction
 // has its own stream, so a rank that sends and receives never deadlocks with itself.
@@ -19,7 +19,7 @@ public:
   /// Collective over all ranks. With one rank no library is opened. Throws an environment error if NCCL is missing or
   /// does not start. If it has not started after `seconds`, the process ends with that status, because the blocked
   /// calls cannot be interrupted.
-  Communication(const plan::Plan &plan, const plan::Rank &rank, World &world,
+  Communication(const plan::Plan &plan, const plan::Rank &rank, RankEndpoint &world,
                 const std::vector<std::vector<uint32_t>> &groups, double seconds);
   /// During stack unwinding this does not wait for other ranks.
   ~Communication();

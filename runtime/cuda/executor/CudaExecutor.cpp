@@ -87,7 +87,8 @@ struct NamedScalar {
 
 class CudaExecutor final : public Executor {
 public:
-  CudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world, const ExecutorOptions &options);
+  CudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world,
+               const ExecutorOptions &options);
   ~CudaExecutor() override;
 
   void initialise() override;
@@ -157,7 +158,7 @@ private:
   std::map<unsigned, std::vector<std::byte>> copiesOfSlots;
 };
 
-CudaExecutor::CudaExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, World &world,
+CudaExecutor::CudaExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, RankEndpoint &world,
                            const ExecutorOptions &options)
     : Executor(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
       tuning(options.tuning.empty() ? Tuning::defaultFile() : options.tuning) {
@@ -534,7 +535,7 @@ void CudaExecutor::runTimed(Mode &mode, int which) {
 
 } // namespace
 
-std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, World &world,
+std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile> file, unsigned rank, RankEndpoint &world,
                                            const ExecutorOptions &options) {
   return std::make_unique<CudaExecutor>(std::move(file), rank, world, options);
 }

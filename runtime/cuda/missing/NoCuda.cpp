@@ -13,7 +13,7 @@ std::optional<Target> cudaTarget() { return std::nullopt; }
 
 CudaReport examineCuda() { return {"", "this build was made without the CUDA toolkit", {}, {}}; }
 
-std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile>, unsigned, World &,
+std::unique_ptr<Executor> makeCudaExecutor(std::shared_ptr<const PlanFile>, unsigned, RankEndpoint &,
                                            const ExecutorOptions &) {
   requireCuda();
   return nullptr;

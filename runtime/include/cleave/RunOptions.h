@@ -17,8 +17,8 @@ namespace cleave {
 /// `printAfter`: phases after which the IR is printed to standard error.
 struct RunOptions {
   std::string mesh = {};                     ///< "dp=2,tp=2,pp=2"
-  int64_t devices = 0;                       ///< number of devices for `strategy` data, model, pipeline or hybrid
-  std::string strategy = {};                 ///< data, model, pipeline, hybrid, or a strategy file
+  int64_t devices = 0;                       ///< to split over: for `strategy`, or found by a search
+  std::string strategy = {};                 ///< data, model, pipeline, hybrid, auto, or a strategy file
   std::string schedule = {};                 ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
   std::optional<int64_t> microbatches = {}, batch = {}, evalBatch = {}, threads = {};

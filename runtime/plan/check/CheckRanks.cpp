@@ -65,17 +65,8 @@ void checkGroupsOf(const plan::Plan &plan, uint32_t r, Defects &defects) {
   }
 }
 
-/// Ranks are numbered along the axes pp, dp and tp, the last one fastest.
-uint64_t numberOf(const plan::Plan &plan, const std::vector<uint32_t> &coords) {
-  uint64_t number = 0;
-  for (const AxisRole role : axisRoles)
-    for (uint32_t a = 0; a < coords.size(); ++a)
-      if (roleOf(text(plan.mesh()->Get(a)->name())) == role)
-        number = number * plan.mesh()->Get(a)->size() + coords[a];
-  return number;
-}
-
-void checkRank(const plan::Plan &plan, uint32_t r, Defects &defects) {
+/// `order`: the axes along which ranks are numbered, the last one fastest.
+void checkRank(const plan::Plan &plan, const std::vector<uint32_t> &order, uint32_t r, Defects &defects) {
   Rule rule(defects, "T3");
   const plan::Rank &rank = *plan.ranks()->Get(r);
   std::vector<uint32_t> coords;
@@ -84,9 +75,12 @@ void checkRank(const plan::Plan &plan, uint32_t r, Defects &defects) {
   bool inside = coords.size() == length(plan.mesh());
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
     inside = coords[a] < plan.mesh()->Get(a)->size();
+  uint64_t number = 0;
+  for (const uint32_t a : order)
+    number = inside ? number * plan.mesh()->Get(a)->size() + coords[a] : r;
   if (!inside)
     defects.add("rank {}: coordinates [{}] are outside the mesh", r, fmt::join(coords, ", "));
-  else if (const uint64_t number = numberOf(plan, coords); number != r)
+  else if (number != r)
     defects.add("rank {}: coordinates [{}] are those of rank {}", r, fmt::join(coords, ", "), number);
   checkGroupsOf(plan, r, defects);
   for (uint32_t p = 0; p < length(rank.peers()); ++p)
@@ -355,8 +349,9 @@ void checkTables(const plan::Plan &plan, Defects &defects) {
                 plan.microbatches());
   checkBackend(plan, defects);
   checkTensors(plan, defects);
+  const std::vector<uint32_t> order = axisOrder(plan);
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
-    checkRank(plan, r, defects);
+    checkRank(plan, order, r, defects);
   checkGroups(plan, defects);
   checkKernels(plan, defects);
   checkChoices(plan, defects);

@@ -267,6 +267,23 @@ void addTimeline(const plan::Plan &plan, PlanSummary &report) {
   });
 }
 
+std::optional<PlanSummary::Search> searchOf(const plan::Plan &plan) {
+  const plan::Search *found = plan.search();
+  if (!found)
+    return std::nullopt;
+  return PlanSummary::Search{.step = found->step(),
+                             .estimate = found->estimate(),
+                             .lower = found->lower(),
+                             .least = found->least(),
+                             .total = found->total(),
+                             .evaluated = found->evaluated(),
+                             .prunedByBound = found->pruned_by_bound(),
+                             .prunedByMemory = found->pruned_by_memory(),
+                             .refused = found->refused(),
+                             .compiled = found->compiled(),
+                             .stoppedEarly = found->stopped_early()};
+}
+
 void addFacts(const PlanFile &file, PlanSummary &report) {
   const plan::Plan &plan = file.plan();
   report.model = text(plan.model());
@@ -283,12 +300,15 @@ void addFacts(const PlanFile &file, PlanSummary &report) {
   report.evalMixes = combinesSamples(plan, true);
   report.threads = plan.threads();
   report.seed = plan.seed();
+  report.search = searchOf(plan);
   report.programs = plan.programs()->size();
   report.codeBytes = plan.code() ? plan.code()->size() : 0;
   report.fileBytes = file.bytes().size();
   report.dp = sizeOfAxis(plan, AxisRole::Data);
   report.tp = sizeOfAxis(plan, AxisRole::Tensor);
   report.pp = sizeOfAxis(plan, AxisRole::Pipeline);
+  for (const uint32_t a : axisOrder(plan))
+    report.order.push_back(text(plan.mesh()->Get(a)->name()));
   for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
     ++report.kernels;
     report.fusedOps += plan.kernels()->Get(i)->fused();

@@ -56,9 +56,19 @@ struct PlanSummary {
     double bubbleFraction = 0; ///< of the pipeline (partitioner/simulate/Simulate.h)
   };
 
+  /// The search that chose the strategy; see plan.fbs. Times in seconds.
+  struct Search {
+    double step = 0, estimate = 0, lower = 0, least = 0;
+    uint64_t total = 0, evaluated = 0, prunedByBound = 0, prunedByMemory = 0, refused = 0;
+    uint32_t compiled = 0;
+    bool stoppedEarly = false;
+    double gap() const { return step > 0 ? 1 - lower / step : 0; } ///< of the plan to the lower bound
+  };
+
   std::string model, hash, schedule, backend, target, compiler;
   std::string trainMixes, evalMixes; ///< combinesSamples
   int64_t dp = 1, tp = 1, pp = 1;
+  std::vector<std::string> order; ///< axes along which ranks are numbered, the slowest first
   uint32_t ranks = 0, microbatches = 1, batch = 0, evalBatch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
   uint64_t seed = 0, codeBytes = 0, fileBytes = 0;
   uint64_t parameters = 0, frozen = 0; ///< elements of all parameters (countParameters), and of the frozen ones
@@ -69,6 +79,7 @@ struct PlanSummary {
   std::vector<uint64_t> peakBytes, lowerBoundBytes; ///< per rank
   std::vector<std::vector<Span>> timeline;          ///< per coordinate on axis pp; empty if there is one
   uint64_t actions = 0, steps = 0;                  ///< of all ranks in a training iteration
+  std::optional<Search> search;                     ///< none: the strategy was given
   std::optional<Prediction> predicted;              ///< summaryOf() leaves it empty: the runtime does not predict
 };
 

@@ -16,9 +16,28 @@ static Json predictedJson(const std::optional<PlanSummary::Prediction> &predicte
           {"bubble_fraction", predicted->bubbleFraction}};
 }
 
+static Json searchJson(const std::optional<PlanSummary::Search> &search) {
+  if (!search)
+    return nullptr;
+  return {{"step_ms", search->step * 1e3},
+          {"lower_bound_ms", search->lower * 1e3},
+          {"gap", search->gap()},
+          {"floor_ms", search->least * 1e3},
+          {"estimate_error", search->estimate > 0 ? search->step / search->estimate : 1},
+          {"configurations",
+           {{"total", search->total},
+            {"evaluated", search->evaluated},
+            {"pruned_by_bound", search->prunedByBound},
+            {"pruned_by_memory", search->prunedByMemory},
+            {"refused", search->refused}}},
+          {"compiled", search->compiled},
+          {"stopped_early", search->stoppedEarly}};
+}
+
 std::string toJson(const PlanSummary &report) {
   Json json{{"model", report.model},
             {"mesh", {{"dp", report.dp}, {"tp", report.tp}, {"pp", report.pp}}},
+            {"axis_order", report.order},
             {"ranks", report.ranks},
             {"schedule", report.schedule},
             {"microbatches", report.microbatches},
@@ -67,6 +86,7 @@ std::string toJson(const PlanSummary &report) {
   json["kernels"] = report.kernels;
   json["code_bytes"] = report.codeBytes;
   json["predicted"] = predictedJson(report.predicted);
+  json["search"] = searchJson(report.search);
   json["plan_hash"] = report.hash;
   return jsonText(json);
 }

@@ -1,6 +1,6 @@
 // Deep models: the memory of a compilation grows linearly with the layers; models that are too deep are rejected.
 #include "frontend/trace/Diagnose.h"
-#include "partitioner/apply/Applied.h"
+#include "partitioner/apply/LocalPrograms.h"
 #include "passes/pipeline/Phases.h"
 #include "tests/unit/frontend/Support.h"
 
@@ -43,7 +43,7 @@ double bytesOfStep(int64_t depth, const char *mesh) {
   passes::CompileOptions options;
   options.batch = 4;
   options.strategy.mesh = partitioner::parseMesh(mesh);
-  const partitioner::Applied applied = passes::applyStrategy(graph, options);
+  const partitioner::LocalPrograms applied = passes::applyStrategy(graph, options);
   return static_cast<double>(allocated() - before);
 }
 

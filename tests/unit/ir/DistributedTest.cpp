@@ -49,16 +49,16 @@ TEST_CASE("collectives over one and two axes") {
   Setup setup(collectives, meshOf(2, 3, 1), {"forward"}, {{{"forward", 0}}});
   std::vector<Slots> slots(6);
   for (int rank = 0; rank < 6; ++rank)
-    slots[rank][{"state", "x"}] = f32({2}, {double(rank), double(10 * rank)});
+    slots[rank][{ir::SlotKind::State, "x"}] = f32({2}, {double(rank), double(10 * rank)});
   auto after = runDistributed(setup.program, slots);
   for (int rank = 0; rank < 6; ++rank) {
     int tp = rank % 3, base = rank - tp;
     Slots &mine = after[rank];
-    CHECK(mine[{"metric", "sum"}] == f32({2}, {tp + tp + 3.0, 10 * (tp + tp + 3.0)}));
-    CHECK(mine[{"metric", "max"}] == f32({2}, {5, 50}));
-    CHECK(mine[{"metric", "all"}] ==
+    CHECK(mine[{ir::SlotKind::Metric, "sum"}] == f32({2}, {tp + tp + 3.0, 10 * (tp + tp + 3.0)}));
+    CHECK(mine[{ir::SlotKind::Metric, "max"}] == f32({2}, {5, 50}));
+    CHECK(mine[{ir::SlotKind::Metric, "all"}] ==
           f32({6}, {base + 0.0, base * 10.0, base + 1.0, (base + 1) * 10.0, base + 2.0, (base + 2) * 10.0}));
-    CHECK(mine[{"metric", "scattered"}] == f32({2}, {3.0 * rank, 30.0 * rank}));
+    CHECK(mine[{ir::SlotKind::Metric, "scattered"}] == f32({2}, {3.0 * rank, 30.0 * rank}));
   }
 }
 
@@ -83,13 +83,13 @@ func.func @other(%x: tensor<2x3xf32> {cleave.kind = "state", cleave.name = "x"})
               meshOf(1, 2, 1), {"forward"}, {{{"forward", 1}}});
   setup.program.functions[1]["forward"] = "other"; // the second class
   HostTensor x = f32({2, 3}, {1, 2, 3, 4, 5, 6});
-  Slots both{{{"state", "x"}, x}};
+  Slots both{{{ir::SlotKind::State, "x"}, x}};
   auto after = runDistributed(setup.program, {both, both});
-  CHECK(after[0][{"stash", "share", 1}] == f32({2, 2}, {1, 2, 4, 5}));
-  CHECK(after[1][{"stash", "share", 1}] == f32({2, 1}, {3, 6}));
-  CHECK(after[1][{"stash", "offset", 1}] == i32({}, {2}));
-  CHECK(after[0][{"metric", "whole"}] == x);
-  CHECK(after[1][{"metric", "whole"}] == x);
+  CHECK(after[0][{ir::SlotKind::Stash, "share", 1}] == f32({2, 2}, {1, 2, 4, 5}));
+  CHECK(after[1][{ir::SlotKind::Stash, "share", 1}] == f32({2, 1}, {3, 6}));
+  CHECK(after[1][{ir::SlotKind::Stash, "offset", 1}] == i32({}, {2}));
+  CHECK(after[0][{ir::SlotKind::Metric, "whole"}] == x);
+  CHECK(after[1][{ir::SlotKind::Metric, "whole"}] == x);
 }
 
 TEST_CASE("a pipeline: messages by microbatch, stashes by microbatch, sums over microbatches") {
@@ -128,12 +128,12 @@ func.func @s0.input_gradient(%g: tensor<1xf32> {cleave.kind = "gradient", cleave
   std::vector<Slots> slots(4);
   for (int dp = 0; dp < 2; ++dp)
     for (int m = 0; m < 3; ++m)
-      slots[dp][{"input", "x", m}] = f32({1}, {double(m + 1 + 10 * dp)});
+      slots[dp][{ir::SlotKind::Input, "x", m}] = f32({1}, {double(m + 1 + 10 * dp)});
   auto after = runDistributed(setup.program, slots);
   auto expected = [](double a, double b, double c) { return f32({1}, {4 * (a * a * a + b * b * b + c * c * c)}); };
-  CHECK(after[0][{"gradient", "w"}] == expected(1, 2, 3));
-  CHECK(after[1][{"gradient", "w"}] == expected(11, 12, 13));
-  CHECK(after[2][{"stash", "h", 2}] == f32({1}, {6}));
+  CHECK(after[0][{ir::SlotKind::Gradient, "w"}] == expected(1, 2, 3));
+  CHECK(after[1][{ir::SlotKind::Gradient, "w"}] == expected(11, 12, 13));
+  CHECK(after[2][{ir::SlotKind::Stash, "h", 2}] == f32({1}, {6}));
 }
 
 TEST_CASE("waiting in a circle is found") {
@@ -163,7 +163,7 @@ func.func @s1.forward(%x: tensor<1xf32> {cleave.kind = "state", cleave.name = "x
   %0 = dist.all_reduce %x {axes = ["pp"], kind = "max"} : (tensor<1xf32>) -> tensor<1xf32>
   return %0 : tensor<1xf32>
 })";
-  Slots one{{{"state", "x"}, f32({1}, {1})}};
+  Slots one{{{ir::SlotKind::State, "x"}, f32({1}, {1})}};
   Setup setup(text, meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
   CHECK_THROWS_WITH(runDistributed(setup.program, {one, one}), Catch::Contains("disagree"));
   setup.program.schedules[1].clear();
@@ -180,7 +180,7 @@ func.func @s0.forward(%x: tensor<1xf32> {cleave.kind = "state", cleave.name = "x
   return
 })",
              meshOf(1, 1, 2), {"forward"}, {{{"forward", 0}}});
-  Slots one{{{"state", "x"}, f32({1}, {1})}};
+  Slots one{{{ir::SlotKind::State, "x"}, f32({1}, {1})}};
   CHECK_THROWS_WITH(runDistributed(lost.program, {one, one}), Catch::Contains("never received"));
 }
 
@@ -197,11 +197,11 @@ func.func @s2.reduce(%x: tensor<1xf32> {cleave.kind = "gradient", cleave.name = 
               meshOf(1, 1, 3), {"reduce"}, {{{"reduce", 0}}});
   std::vector<Slots> slots(3);
   for (int rank = 0; rank < 3; ++rank)
-    slots[rank][{"gradient", "x"}] = f32({1}, {double(rank + 1)});
+    slots[rank][{ir::SlotKind::Gradient, "x"}] = f32({1}, {double(rank + 1)});
   auto after = runDistributed(setup.program, slots);
-  CHECK(after[0][{"gradient", "x"}].values[0] == 4);
-  CHECK(after[1][{"gradient", "x"}].values[0] == 2);
-  CHECK(after[2][{"gradient", "x"}].values[0] == 4);
+  CHECK(after[0][{ir::SlotKind::Gradient, "x"}].values[0] == 4);
+  CHECK(after[1][{ir::SlotKind::Gradient, "x"}].values[0] == 2);
+  CHECK(after[2][{ir::SlotKind::Gradient, "x"}].values[0] == 4);
 }
 
 TEST_CASE("pieces of random numbers, parameters and results are those of the whole") {
@@ -219,8 +219,9 @@ func.func @s0.forward(%w: tensor<2x2xf32> {cleave.kind = "parameter", cleave.nam
               meshOf(2, 3, 1), {"forward"}, {{{"forward", 5}}});
   HostTensor w = randomF32({4, 6}, 3);
   Context context{7, 2, 5};
-  auto after = runDistributed(setup.program, scatterSlots(setup.program, {{{"parameter", "w"}, w}}), context);
-  CHECK(gatherSlots(setup.program, after)[{"parameter", "w"}] == run(whole, {w}, context)[0]);
+  auto after =
+      runDistributed(setup.program, scatterSlots(setup.program, {{{ir::SlotKind::Parameter, "w"}, w}}), context);
+  CHECK(gatherSlots(setup.program, after)[{ir::SlotKind::Parameter, "w"}] == run(whole, {w}, context)[0]);
 }
 
 TEST_CASE("replicas that differ are found when slots are gathered") {
@@ -228,8 +229,8 @@ TEST_CASE("replicas that differ are found when slots are gathered") {
 func.func @s0.forward(%w: tensor<2xf32> {cleave.kind = "parameter", cleave.name = "w", dist.sharding = #dist.sharding<"_">, dist.global = tensor<2xf32>}) { return })",
               meshOf(2, 1, 1), {"forward"}, {{{"forward", 0}}});
   std::vector<Slots> slots(2);
-  slots[0][{"parameter", "w"}] = f32({2}, {1, 2});
-  slots[1][{"parameter", "w"}] = f32({2}, {1, 3});
+  slots[0][{ir::SlotKind::Parameter, "w"}] = f32({2}, {1, 2});
+  slots[1][{ir::SlotKind::Parameter, "w"}] = f32({2}, {1, 3});
   CHECK_THROWS_WITH(gatherSlots(setup.program, slots),
                     Catch::Contains("parameter w: element 1 is 3") && Catch::Contains("rank 0"));
 }

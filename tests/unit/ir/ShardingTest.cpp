@@ -55,7 +55,7 @@ TEST_CASE("the text form reads back") {
     CHECK(sharding->str() == text);
     CHECK(Sharding::parse(sharding->str()) == sharding);
   }
-  CHECK(Sharding::parse("dp, (3 x 4:tp x 16) | max pp")->partialKind == "max");
+  CHECK(Sharding::parse("dp, (3 x 4:tp x 16) | max pp")->partialKind == PartialKind::Max);
   CHECK(Sharding::parse("")->dims.empty());
 }
 

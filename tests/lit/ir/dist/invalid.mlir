@@ -29,6 +29,12 @@ func.func @f(%x: tensor<4xf32>) {
 }
 // -----
 func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{C4: no reduction: "mean"}}
+  %0 = dist.all_reduce %x {axes = ["dp"], kind = "mean"} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<4xf32>) {
   // expected-error @+1 {{C1: the shares add up to 8}}
   %0 = dist.all_gather %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<9xf32>
   return
@@ -49,6 +55,12 @@ func.func @f(%x: tensor<8xf32>) {
 func.func @f(%x: tensor<8xf32>) {
   // expected-error @+1 {{C2: a share's dimension 0 is none of the sizes}}
   %0 = dist.reduce_scatter %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 5, 3>, kind = "sum"} : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C3: no reduction: "mean"}}
+  %0 = dist.reduce_scatter %x {axes = ["dp"], dim = 0 : i64, sizes = array<i64: 4, 4>, kind = "mean"} : (tensor<8xf32>) -> tensor<4xf32>
   return
 }
 // -----

@@ -160,3 +160,8 @@ func.func @f(%x: tensor<2xf32>) {
   %0 = cleave.exp %x {cleave.phase = "forward"} : tensor<2xf32>
   return
 }
+// -----
+// expected-error @below {{C5: cleave.kind is "weights", which is no kind of argument or result}}
+func.func @f(%x: tensor<2xf32> {cleave.kind = "weights"}) {
+  return
+}

@@ -97,7 +97,8 @@ GraphModule trace(const std::string &model, int64_t rows) {
 // ---- slots ---------------------------------------------------------------------------------------------------------
 
 struct Named {
-  std::string kind, name;
+  ir::SlotKind kind;
+  std::string name;
   HostTensor type;
 };
 
@@ -109,9 +110,9 @@ Named namedOf(mlir::DictionaryAttr attributes, mlir::Type type) {
   auto tensor = mlir::cast<mlir::RankedTensorType>(type);
   mlir::Type element = tensor.getElementType();
   DType dtype = element.isF32() ? DType::F32 : element.isInteger(32) ? DType::I32 : DType::I1;
-  Named named{text(ir::attr::kind), text(ir::attr::name), HostTensor(tensor.getShape().vec(), dtype)};
+  Named named{ir::slotKindOf(text(ir::attr::kind)), text(ir::attr::name), HostTensor(tensor.getShape().vec(), dtype)};
   if (named.name.empty())
-    named.name = named.kind;
+    named.name = ir::text(named.kind);
   return named;
 }
 
@@ -132,15 +133,15 @@ std::vector<Named> resultsOf(mlir::func::FuncOp func) {
 HostTensor filled(const Named &slot, int64_t microbatch) {
   HostTensor tensor = slot.type;
   uint32_t state = static_cast<uint32_t>(microbatch * 77 + 1);
-  for (char c : slot.kind + slot.name)
+  for (char c : std::string(ir::text(slot.kind)) + slot.name)
     state = state * 31 + static_cast<uint32_t>(c);
   for (double &value : tensor.values) {
     state = state * 1664525u + 1013904223u;
     double unit = (state >> 8) * 0x1p-24;
     value = tensor.dtype == DType::I32 ? std::floor(unit * 6) - (slot.name == "label")
-                                           : (slot.kind == "input" ? 2 : 0.6) * (unit - 0.5);
+                                       : (slot.kind == ir::SlotKind::Input ? 2 : 0.6) * (unit - 0.5);
   }
-  if (slot.kind == "state")
+  if (slot.kind == ir::SlotKind::State)
     tensor = HostTensor(tensor.shape, tensor.dtype);
   tensor.round();
   return tensor;
@@ -159,13 +160,13 @@ passes::CompileOptions oneDevice(int64_t rows, int64_t microbatches) {
 
 /// All slots that exist before the step.
 Slots beginning(const GraphModule &step, int64_t microbatches) {
-  Slots slots{{{"scalar", "lr"}, HostTensor({}, DType::F32, lr)},
-              {{"scalar", "step"}, HostTensor({}, DType::F32, trainingStep)}};
+  Slots slots{{{ir::SlotKind::Scalar, "lr"}, HostTensor({}, DType::F32, lr)},
+              {{ir::SlotKind::Scalar, "step"}, HostTensor({}, DType::F32, trainingStep)}};
   for (const char *name : {"train", "update"})
     for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>(name))) {
-      if (slot.kind == "parameter" || slot.kind == "buffer" || slot.kind == "state")
+      if (slot.kind == ir::SlotKind::Parameter || slot.kind == ir::SlotKind::Buffer || slot.kind == ir::SlotKind::State)
         slots[{slot.kind, slot.name}] = filled(slot, 0);
-      for (int64_t m = 0; slot.kind == "input" && m < microbatches; ++m)
+      for (int64_t m = 0; slot.kind == ir::SlotKind::Input && m < microbatches; ++m)
         slots[{slot.kind, slot.name, m}] = filled(slot, m);
     }
   return slots;
@@ -178,15 +179,15 @@ Slots wholeStep(const GraphModule &step, Slots slots, int64_t microbatches) {
   for (int64_t m = 0; m < microbatches; ++m) {
     std::vector<HostTensor> inputs;
     for (const Named &slot : argumentsOf(train))
-      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == "input" ? m : 0}));
+      inputs.push_back(slots.at({slot.kind, slot.name, slot.kind == ir::SlotKind::Input ? m : 0}));
     ir::Context now = context;
     now.microbatch = m;
     auto results = ir::evaluate(train, inputs, now);
     auto names = resultsOf(train);
     for (size_t i = 0; i < names.size(); ++i) {
-      bool sums = names[i].kind != "buffer";
-      bool metric = names[i].kind == "loss" || names[i].kind == "weight" || names[i].kind == "correct";
-      SlotKey key{metric ? "metric" : names[i].kind, names[i].name};
+      bool sums = names[i].kind != ir::SlotKind::Buffer;
+      bool metric = ir::isMetric(names[i].kind);
+      SlotKey key{metric ? ir::SlotKind::Metric : names[i].kind, names[i].name};
       if (sums && (m > 0 || slots.count(key)))
         for (int64_t j = 0; j < results[i].size(); ++j)
           results[i].values[j] += slots.at(key).values[j];
@@ -218,7 +219,7 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
   options.strategy.microbatches = microbatches;
   options.batch = rows * microbatches;
   GraphModule traced = trace(model, rows);
-  partitioner::Applied applied = passes::applyStrategy(traced, options);
+  partitioner::LocalPrograms applied = passes::applyStrategy(traced, options);
   ir::DistributedProgram program{applied.module->getOperation(), applied.decisions.mesh, {}, {}};
   program.functions.resize(static_cast<size_t>(program.mesh.ranks()));
   program.schedules.resize(program.functions.size());
@@ -232,7 +233,7 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
   auto after = ir::runDistributed(program, ir::scatterSlots(program, before), context);
   Run run{ir::gatherSlots(program, after), {}};
   for (auto &[key, value] : after[0])
-    if (key.kind == "metric")
+    if (key.kind == ir::SlotKind::Metric)
       run.metrics[key] = value;
   return run;
 }
@@ -241,11 +242,12 @@ Run distributedStep(const std::string &model, const std::string &mesh, const std
 void compare(const Slots &expected, const Run &found, double tolerance) {
   int64_t compared = 0;
   for (const auto &[key, tensor] : expected) {
-    bool metric = key.kind == "metric";
-    if (!metric && key.kind != "parameter" && key.kind != "buffer" && key.kind != "state")
+    bool metric = key.kind == ir::SlotKind::Metric;
+    if (!metric && key.kind != ir::SlotKind::Parameter && key.kind != ir::SlotKind::Buffer &&
+        key.kind != ir::SlotKind::State)
       continue;
     const Slots &where = metric ? found.metrics : found.slots;
-    INFO(key.kind << " " << key.name);
+    INFO(ir::text(key.kind) << " " << key.name);
     REQUIRE(where.count(key));
     REQUIRE(ir::largestError(tensor, where.at(key)) <= tolerance);
     ++compared;
@@ -353,7 +355,7 @@ public:
   std::vector<partitioner::ShardRule> rules(const GraphModule &step) {
     std::vector<partitioner::ShardRule> rules;
     for (const Named &slot : argumentsOf(step.module().lookupSymbol<mlir::func::FuncOp>("train")))
-      if (slot.kind == "parameter" && random() % 2) {
+      if (slot.kind == ir::SlotKind::Parameter && random() % 2) {
         partitioner::ShardRule rule{slot.name, {}, "file"};
         std::vector<std::string> dims = split(slot.type.shape);
         for (size_t d = 0; d < dims.size(); ++d)

@@ -98,13 +98,13 @@ std::vector<HostTensor> evaluate(const std::string &function, const std::vector<
 }
 
 /// Combines another member's term into `sum` by the reduction `kind`.
-void combine(HostTensor &sum, const HostTensor &other, const std::string &kind) {
+void combine(HostTensor &sum, const HostTensor &other, PartialKind kind) {
   REQUIRE(sum.shape == other.shape);
   for (size_t i = 0; i < sum.values.size(); ++i) {
     double &value = sum.values[i];
-    value = kind == "sum"   ? value + other.values[i]
-            : kind == "max" ? std::max(value, other.values[i])
-                            : std::min(value, other.values[i]);
+    value = kind == PartialKind::Sum   ? value + other.values[i]
+            : kind == PartialKind::Max ? std::max(value, other.values[i])
+                                       : std::min(value, other.values[i]);
   }
 }
 

@@ -110,7 +110,7 @@ Counts applied(const std::string &mesh, const std::vector<ShardRule> &rules) {
   options.strategy.shard = rules;
   options.batch = rows;
   GraphModule model = traced(gpt);
-  Applied local = passes::applyStrategy(model, options);
+  LocalPrograms local = passes::applyStrategy(model, options);
   return collectivesOf(*local.module);
 }
 

@@ -2,7 +2,9 @@
 #include "partitioner/cluster/Cluster.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
 
 using namespace cleave;
@@ -51,6 +53,33 @@ std::string refused(const std::string &text) {
   return "";
 }
 
+/// A DGX-1V: two squares of V100s with one or two links between neighbours, as `nvidia-smi topo -m` prints them.
+const std::string dgx1v = R"([devices.v100-16g]
+backend = "cuda"
+memory_gib = 16.0
+memory_gb_per_s = 900
+peak_tflops = { fp32 = 15.7 }
+[[nodes]]
+devices = { v100-16g = 8 }
+[nodes.inside]
+latency_us = 3.0
+link_gb_per_s = { NV = 25.0, SYS = 9.0 }
+links = [
+  "X    NV1  NV1  NV2  NV2  SYS  SYS  SYS",
+  "NV1  X    NV2  NV1  SYS  NV2  SYS  SYS",
+  "NV1  NV2  X    NV2  SYS  SYS  NV1  SYS",
+  "NV2  NV1  NV2  X    SYS  SYS  SYS  NV1",
+  "NV2  SYS  SYS  SYS  X    NV1  NV1  NV2",
+  "SYS  NV2  SYS  SYS  NV1  X    NV2  NV1",
+  "SYS  SYS  NV1  SYS  NV1  NV2  X    NV2",
+  "SYS  SYS  SYS  NV1  NV2  NV1  NV2  X",
+]
+)";
+
+double ringRate(const Cluster &cluster, std::vector<uint32_t> members) {
+  return cluster.nodes[0].rings(members).gbPerS;
+}
+
 } // namespace
 
 TEST_CASE("a cluster file is read in the units of the file") {
@@ -73,10 +102,10 @@ TEST_CASE("devices are numbered node by node in the order of the file") {
   const Cluster c = Cluster::parse(two, "c.toml");
   const auto places = c.places(11);
   REQUIRE(places.size() == 11);
-  CHECK(places[3] == Cluster::Place{0, 0, 0});
-  CHECK(places[4] == Cluster::Place{0, 0, 1});
-  CHECK(places[8] == Cluster::Place{0, 1, 2});
-  CHECK(places[9] == Cluster::Place{1, 1, 2});
+  CHECK(places[3] == Cluster::Place{0, 0, 0, 3});
+  CHECK(places[4] == Cluster::Place{0, 0, 1, 0});
+  CHECK(places[8] == Cluster::Place{0, 1, 2, 0});
+  CHECK(places[9] == Cluster::Place{1, 1, 2, 1});
   CHECK_THROWS_WITH(c.places(12), "the plan has 12 ranks, cluster two has 11 devices; every rank needs one");
 }
 
@@ -93,6 +122,129 @@ TEST_CASE("a cluster is written so that it reads back as the same") {
   odd.devices[1].fusedAttention = false;
   odd.devices[1].cache = Cache{40, 4500.5};
   CHECK(Cluster::parse(odd.toToml(), "again.toml") == odd);
+}
+
+TEST_CASE("a group of a DGX-1V gets what its own NVLinks carry") {
+  const Cluster c = Cluster::parse(dgx1v, "c.toml");
+  CHECK(ringRate(c, {0, 1, 2, 3, 4, 5, 6, 7}) == 150); // six links of each device
+  CHECK(c.nodes[0].inside == Link{150, 3});
+  CHECK(ringRate(c, {0, 1, 2, 3}) == 100);
+  CHECK(ringRate(c, {0, 1, 2}) == 50); // one ring, in both directions
+  CHECK(ringRate(c, {0, 1}) == 25);
+  CHECK(ringRate(c, {0, 3}) == 50);
+  CHECK(ringRate(c, {0, 7}) == 9);
+  CHECK(ringRate(c, {0, 1, 6}) == 9);
+  CHECK(c.nodes[0].pairGbPerS(2, 1) == 50);
+  CHECK(c.nodes[0].pairGbPerS(5, 2) == 9);
+  CHECK(Cluster::parse(c.toToml(), "again.toml") == c);
+}
+
+TEST_CASE("rings of a group use each link for one ring and direction at most") {
+  const Cluster c = Cluster::parse(dgx1v, "c.toml");
+  for (uint32_t set = 3; set < 256; ++set) {
+    std::vector<uint32_t> members;
+    for (uint32_t d = 0; d < 8; ++d)
+      if (set & 1u << d)
+        members.push_back(d);
+    if (members.size() < 2)
+      continue;
+    const GroupRings rings = c.nodes[0].rings(members);
+    CHECK(rings.gbPerS > 0);
+    std::map<uint32_t, double> sent, received;
+    for (const RingHop &hop : rings.hops) {
+      CHECK(hop.share > 0);
+      CHECK(hop.share <= 1);
+      sent[hop.from] += hop.share * c.nodes[0].pairGbPerS(hop.from, hop.to);
+      received[hop.to] += hop.share * c.nodes[0].pairGbPerS(hop.from, hop.to);
+    }
+    for (const uint32_t member : members) {
+      CHECK(sent[member] == Approx(rings.gbPerS));
+      CHECK(received[member] == Approx(rings.gbPerS));
+    }
+    CHECK(rings.nvlink == std::ranges::all_of(rings.hops, &RingHop::nvlink));
+  }
+}
+
+TEST_CASE("sixteen devices on one switch of PCIe, and as many with many rings, take little time to search") {
+  Wiring wiring;
+  wiring.wireGbPerS = {0, 25, 10};
+  wiring.matrix.assign(16, std::vector<Wire>(16, Wire{WireKind::Pix}));
+  std::vector<uint32_t> all;
+  for (uint32_t d = 0; d < 16; ++d)
+    wiring.matrix[d][d] = {}, all.push_back(d);
+  CHECK(ringsOver(wiring, all).gbPerS == 10);
+  CHECK_FALSE(ringsOver(wiring, all).nvlink);
+  for (auto &row : wiring.matrix)
+    for (Wire &wire : row)
+      if (wire.kind != WireKind::Self)
+        wire.kind = WireKind::Nvlink;
+  const double most = 14 * 25; // 15 links of each device: 7 rings in both directions
+  CHECK(ringsOver(wiring, all).gbPerS <= most);
+  CHECK(ringsOver(wiring, all).gbPerS >= most / 2);
+}
+
+TEST_CASE("the rate of a pair, or of groups by size") {
+  const std::string pair = "inside = { gb_per_s = 130.0, latency_us = 3.0, pair_gb_per_s = 50 }",
+                    groups = "inside = { gb_per_s = 2.5, latency_us = 3.0, group_gb_per_s = [10.0, 4] }",
+                    usual = "inside = { gb_per_s = 130.0, latency_us = 3.0 }";
+  Cluster c = Cluster::parse(two, "c.toml"); // a switch: a pair has all of it
+  CHECK(ringRate(c, {0, 1}) == 130);
+  CHECK(c.nodes[0].pairGbPerS(0, 1) == 130);
+  c = Cluster::parse(replaced(two, usual, pair), "c.toml");
+  CHECK(ringRate(c, {0, 1}) == 50);
+  CHECK(ringRate(c, {0, 1, 2}) == 100);
+  CHECK(ringRate(c, {0, 1, 2, 3}) == 130);
+  CHECK(Cluster::parse(c.toToml(), "again.toml") == c);
+  c = Cluster::parse(replaced(two, usual, groups), "c.toml");
+  CHECK(c.nodes[0].pairGbPerS(0, 1) == 10);
+  CHECK(ringRate(c, {0, 1}) == 10);
+  CHECK(ringRate(c, {0, 1, 2}) == 4);
+  CHECK(ringRate(c, {0, 1, 2, 3}) == 4);
+  CHECK(ringRate(c, {0, 1, 2, 3, 4}) == 2.5);
+  CHECK(Cluster::parse(c.toToml(), "again.toml") == c);
+}
+
+TEST_CASE("bad links of a node are refused with line, rule and value") {
+  const auto row = [](const std::string &from, const std::string &to) { return refused(replaced(dgx1v, from, to)); };
+  CHECK(row("SYS  SYS  SYS  NV1  NV2  NV1  NV2  X", "SYS  SYS  SYS  NV2  NV2  NV1  NV2  X") ==
+        "c.toml:19:3: nodes.inside.links must be symmetric; device 7 has NV2 to device 3, which has NV1");
+  CHECK(row("NV1  X    NV2", "NV1  NV2  X  ") ==
+        "c.toml:13:3: nodes.inside.links has X exactly where a device meets itself; device 1 has NV2 to device 1");
+  CHECK(row("NV1  X    NV2", "NV1  X NV2 NV2") ==
+        "c.toml:13:3: row 1 of nodes.inside.links has 9 links, the node has 8 devices");
+  CHECK(row("  \"SYS  SYS  SYS  NV1  NV2  NV1  NV2  X\",\n", "") ==
+        "c.toml:11:9: nodes.inside.links has 7 rows, the node has 8 devices");
+  CHECK(row("NV2  SYS  SYS  SYS\"", "NVL2  SYS  SYS  SYS\"") ==
+        "c.toml:12:3: nodes.inside.links has X, NV1 to NV18, PIX, PXB, PHB, NODE and SYS, not \"NVL2\"");
+  CHECK(row("NV2  SYS  SYS  SYS\"", "NV19  SYS  SYS  SYS\"").ends_with("not \"NV19\""));
+  CHECK(row("NV1  NV1  NV2  NV2  SYS", "NV6  NV6  NV6  NV6  SYS") ==
+        "c.toml:12:3: a device has at most 18 NVLinks, device 0 of nodes.inside.links has 24; where a switch connects "
+        "all devices, give gb_per_s instead");
+  CHECK(row("{ NV = 25.0, SYS = 9.0 }", "{ NV = 25.0 }") ==
+        "c.toml:10:17: nodes.inside.link_gb_per_s needs SYS, which nodes.inside.links has");
+  CHECK(row("{ NV = 25.0, SYS = 9.0 }", "{ NV = 25.0, SYS = -9 }") ==
+        "c.toml:10:36: nodes.inside.link_gb_per_s.SYS must be at least 1e-6 and at most 1e12, it is -9");
+  CHECK(row("{ NV = 25.0, SYS = 9.0 }", "{ NV = 25.0, PCI = 9.0 }") ==
+        "c.toml:10:36: nodes.inside.link_gb_per_s has NV, PIX, PXB, PHB, NODE, SYS, not \"PCI\"");
+  CHECK(row("link_gb_per_s = { NV = 25.0, SYS = 9.0 }\n", "") == "c.toml:8:1: nodes.inside needs link_gb_per_s");
+  CHECK(row("latency_us = 3.0", "latency_us = 3.0\ngb_per_s = 130.0") ==
+        "c.toml:10:12: nodes.inside has gb_per_s or links, not both");
+  CHECK(row("{ v100-16g = 8 }", "{ v100-16g = 17 }") ==
+        "c.toml:11:9: nodes.inside.links is for nodes with 2 to 16 devices, this one has 17");
+  const auto inside = [](const std::string &keys) {
+    return refused(replaced(two, "gb_per_s = 130.0, latency_us = 3.0", keys));
+  };
+  CHECK(inside("gb_per_s = 1.0, latency_us = 3.0, link_gb_per_s = { NV = 25.0 }") ==
+        "c.toml:15:62: nodes.inside.link_gb_per_s is for links, which the table lacks");
+  CHECK(inside("gb_per_s = 1.0, latency_us = 3.0, pair_gb_per_s = 0") ==
+        "c.toml:15:62: nodes.inside.pair_gb_per_s must be at least 1e-6 and at most 1e12, it is 0");
+  CHECK(inside("latency_us = 3.0, pair_gb_per_s = 1") == "c.toml:15:10: nodes.inside needs gb_per_s");
+  CHECK(inside("gb_per_s = 1.0, latency_us = 3.0, pair_gb_per_s = 1, group_gb_per_s = [2]") ==
+        "c.toml:15:82: nodes.inside has pair_gb_per_s or group_gb_per_s, not both");
+  CHECK(inside("gb_per_s = 1.0, latency_us = 3.0, group_gb_per_s = 2") ==
+        "c.toml:15:63: nodes.inside.group_gb_per_s must be an array of the rates of groups of 2, 4, 8, ... devices");
+  CHECK(inside("gb_per_s = 1.0, latency_us = 3.0, group_gb_per_s = [2, \"x\"]") ==
+        "c.toml:15:67: nodes.inside.group_gb_per_s must be a number");
 }
 
 TEST_CASE("a file without a name is called after itself") {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+using namespace cleave;
 using namespace cleave::partitioner;
 
 namespace {
@@ -17,6 +18,12 @@ Cluster twoNodes(double networkGbPerS = 20) {
   return cluster;
 }
 
+/// On ranks numbered along pp, dp, tp.
+int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp) {
+  return partitioner::scatterGatherBytes(cluster, dp, tp, pp,
+                                         [=](int64_t p, int64_t d, int64_t t) { return (p * dp + d) * tp + t; });
+}
+
 } // namespace
 
 TEST_CASE("slices pay where the network is slower than a node's links") {
@@ -24,6 +31,24 @@ TEST_CASE("slices pay where the network is slower than a node's links") {
   CHECK(scatterGatherBytes(twoNodes(), 1, 4, 2) == 42106);
   // 2 senders on each node, in groups of 2: 1/10e9 - 1/100e9 = 0.09 ns, of which half is saved; one step of 2 us.
   CHECK(scatterGatherBytes(twoNodes(), 1, 2, 4) == 44445);
+}
+
+TEST_CASE("slices do not pay where the order of axes puts a tp group on two nodes, or a pipeline into one") {
+  const auto tpFirst = [](int64_t p, int64_t, int64_t t) { return t * 2 + p; };
+  CHECK(partitioner::scatterGatherBytes(twoNodes(), 1, 4, 2, tpFirst) == 0);
+  const auto dpFirst = [](int64_t p, int64_t d, int64_t t) { return (d * 2 + p) * 2 + t; };
+  CHECK(scatterGatherBytes(twoNodes(), 2, 2, 2) > 0);
+  CHECK(partitioner::scatterGatherBytes(twoNodes(), 2, 2, 2, dpFirst) == 0);
+}
+
+TEST_CASE("slices are gathered over the links of a tp group") {
+  Cluster pairs = twoNodes();
+  pairs.nodes[0].wiring = Wiring{.pairGbPerS = 12};
+  // Pairs of 12 GB/s instead of the node's 100: 1/10e9 - 1/12e9 = 0.0167 ns per byte, of which half is saved.
+  CHECK(scatterGatherBytes(pairs, 1, 2, 4) == 240000);
+  CHECK(scatterGatherBytes(pairs, 1, 4, 2) > scatterGatherBytes(twoNodes(), 1, 4, 2));
+  pairs.nodes[0].wiring->pairGbPerS = 8; // slower than the network
+  CHECK(scatterGatherBytes(pairs, 1, 2, 4) == 0);
 }
 
 TEST_CASE("slices do not pay inside a node, over a fast network, or where a group lies on two nodes") {

@@ -175,7 +175,7 @@ TEST_CASE("constants are those of the family, or of the backend") {
     for (const auto &fractions : {c.productFraction, c.convolutionFraction})
       for (const double fraction : fractions)
         CHECK((fraction >= 0 && fraction <= 1));
-    for (const double fraction : {c.insideFraction, c.messageFraction, c.networkFraction})
+    for (const double fraction : {c.insideFraction, c.wireFraction, c.messageFraction, c.networkFraction})
       CHECK((fraction > 0 && fraction <= 1));
   }
 }

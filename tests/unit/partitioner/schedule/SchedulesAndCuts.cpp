@@ -119,8 +119,31 @@ TEST_CASE("meshes read from their shorthand and name what is wrong") {
                             {"dp=2,dp=2", "twice"},
                             {"", "empty"},
                             {"dp", "dp"},
-                            {"dp=-1", "-1"}})
+                            {"dp=-1", "-1"},
+                            {"dp=2/tp=2/dp=2", "twice"},
+                            {"dp=2/tp=2,pp=2", "not by both"}})
     CHECK_THROWS_WITH(parseMesh(text), Catch::Contains(word));
+}
+
+TEST_CASE("slashes order the axes along which ranks are numbered") {
+  const Mesh usual = parseMesh("dp=2,tp=3,pp=4"), other = parseMesh("pp=4/tp=3/dp=2");
+  CHECK(usual.rank({1, 2, 3}) == (3 * 2 + 1) * 3 + 2); // coordinates on dp, tp, pp
+  CHECK(other.rank({1, 2, 3}) == (3 * 3 + 2) * 2 + 1);
+  for (const Mesh &mesh : {usual, other, parseMesh("dp=2/tp=3/pp=4"), parseMesh("tp=3/pp=4/dp=2")}) {
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+      CHECK(mesh.rank(mesh.coords(rank)) == rank);
+    CHECK(parseMesh(meshText(mesh)) == mesh);
+    Strategy strategy;
+    strategy.mesh = mesh;
+    CHECK(Request::parse(strategy.toToml(), "s.toml").mesh == mesh);
+  }
+  CHECK(other != usual);
+  CHECK(meshText(other) == "pp=4/tp=3/dp=2");
+  CHECK(meshText(usual) == "dp=2,tp=3,pp=4");
+  // The same numbering is the same mesh: the default order, and axes of size 1 wherever they stand.
+  CHECK(parseMesh("pp=4/dp=2/tp=3") == usual);
+  CHECK(parseMesh("dp=2/tp=2") == parseMesh("dp=2,tp=2"));
+  CHECK(parseMesh("tp=2/pp=1/dp=2") == parseMesh("tp=2/dp=2"));
 }
 
 TEST_CASE("meshes for kinds of parallelism") {

@@ -126,8 +126,8 @@ partitioner::RankClass rankClass(int64_t stage, std::vector<int64_t> ranks, cons
   return made;
 }
 
-partitioner::Applied applied(GraphModule &graph) {
-  partitioner::Applied made;
+partitioner::LocalPrograms applied(GraphModule &graph) {
+  partitioner::LocalPrograms made;
   made.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
   made.decisions.mesh.axes = {{"dp", 2}, {"tp", 1}, {"pp", 2}};
   made.decisions.microbatches = microbatches;
@@ -160,7 +160,7 @@ partitioner::Applied applied(GraphModule &graph) {
 
 std::shared_ptr<const PlanFile> exported() {
   GraphModule graph = GraphModule::parse(twoStages, "two stages");
-  partitioner::Applied step = applied(graph);
+  partitioner::LocalPrograms step = applied(graph);
   passes::CompileOptions options;
   options.batch = batch;
   options.model = "two";
@@ -296,7 +296,7 @@ func.func @stage0.class0.update(
 }
 )",
                                          "swap");
-  partitioner::Applied step;
+  partitioner::LocalPrograms step;
   step.module = mlir::OwningOpRef<mlir::ModuleOp>(llvm::cast<mlir::ModuleOp>(graph.module()->clone()));
   step.decisions.mesh.axes = {{"dp", 1}, {"tp", 1}, {"pp", 1}};
   step.classes = {rankClass(0, {0}, {SegmentKind::Begin, SegmentKind::Update})};

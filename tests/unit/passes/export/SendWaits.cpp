@@ -18,8 +18,8 @@ namespace {
 using Name = std::pair<int64_t, int64_t>; // tag, microbatch
 
 /// A pipeline in which every stage sends one value to the next stage, and one gradient to the previous one.
-Applied appliedOf(const Schedule &schedule) {
-  Applied applied;
+LocalPrograms appliedOf(const Schedule &schedule) {
+  LocalPrograms applied;
   applied.decisions.schedule = schedule.name;
   applied.train = itemsOf(schedule);
   const bool split = schedule.backward == BackwardPass::Split;
@@ -49,11 +49,11 @@ size_t indexOf(const std::vector<ScheduleItem> &items, const ScheduleItem &item)
 }
 
 /// Runs every position's items in order, with the waits. Returns the positions that do not finish.
-std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
+std::vector<int64_t> stuck(const LocalPrograms &applied, const SendWaits &waits) {
   std::vector<std::vector<std::vector<Name>>> awaited(applied.train.size()); // by position and item
   for (size_t p = 0; p < awaited.size(); ++p)
     awaited[p].resize(applied.train[p].size() + 1);
-  for (const Applied::Message &message : applied.messages)
+  for (const LocalPrograms::Message &message : applied.messages)
     for (int64_t m = 0; m < applied.decisions.microbatches; ++m)
       awaited[static_cast<size_t>(message.from)][waits.itemOf(message.from, message.tag, m)].push_back(
           {message.tag, m});
@@ -66,13 +66,13 @@ std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
         const ScheduleItem &item = applied.train[p][next[p]];
         const auto isReceived = [&](const Name &name) { return received.count(name) > 0; };
         const bool runs = std::ranges::all_of(awaited[p][next[p]], isReceived) &&
-                          std::ranges::all_of(applied.messages, [&](const Applied::Message &message) {
+                          std::ranges::all_of(applied.messages, [&](const LocalPrograms::Message &message) {
                             return message.to != int64_t(p) || message.receiver != item.segment ||
                                    sent.count({message.tag, item.microbatch}) > 0;
                           });
         if (!runs)
           break;
-        for (const Applied::Message &message : applied.messages) {
+        for (const LocalPrograms::Message &message : applied.messages) {
           if (message.to == int64_t(p) && message.receiver == item.segment)
             received.insert({message.tag, item.microbatch});
           if (message.from == int64_t(p) && message.sender == item.segment)
@@ -93,7 +93,7 @@ std::vector<int64_t> stuck(const Applied &applied, const SendWaits &waits) {
 
 TEST_CASE("a message is waited for where its microbatch comes back, or two items of its segment later") {
   const Schedule schedule = namedSchedule("1f1b", 2, 1, 6);
-  Applied applied = appliedOf(schedule);
+  LocalPrograms applied = appliedOf(schedule);
   applied.decisions.microbatches = 6;
   const SendWaits waits(applied, false);
   for (int64_t m = 0; m < 6; ++m) {
@@ -112,12 +112,12 @@ TEST_CASE("named schedules of any size run to their end with the waits") {
     for (const std::string &name : namedSchedules()) {
       const int64_t ranks = from(1, 6), chunks = chunksOf(name) ? chunksOf(name) : from(2, 4);
       const int64_t microbatches = name == "interleaved" ? ranks * from(1, 3) : from(1, 12);
-      Applied applied = appliedOf(namedSchedule(name, ranks, chunks, microbatches));
+      LocalPrograms applied = appliedOf(namedSchedule(name, ranks, chunks, microbatches));
       applied.decisions.microbatches = microbatches;
       INFO(name << ", ranks " << ranks << ", stages a rank " << chunks << ", microbatches " << microbatches);
       const SendWaits waits(applied, false);
       CHECK(stuck(applied, waits).empty());
-      for (const Applied::Message &message : applied.messages)
+      for (const LocalPrograms::Message &message : applied.messages)
         for (int64_t m = 0; m < microbatches; ++m)
           CHECK(waits.itemOf(message.from, message.tag, m) >
                 indexOf(applied.train[static_cast<size_t>(message.from)], {message.sender, m}));
@@ -125,7 +125,7 @@ TEST_CASE("named schedules of any size run to their end with the waits") {
 }
 
 TEST_CASE("schedules that wait for each other are an internal error that names the item") {
-  Applied applied;
+  LocalPrograms applied;
   applied.decisions.schedule = "crossed";
   // Each rank first receives the value that the other rank sends second.
   const SegmentId first{SegmentKind::Forward, 0}, second{SegmentKind::Forward, 1};

@@ -58,9 +58,9 @@ TEST_CASE("executor: two ranks, messages and an all-reduce, on each device") {
 namespace {
 
 /// A world of two ranks that has no names for messages of the second microbatch.
-class FewNames final : public World {
+class FewNames final : public RankEndpoint {
 public:
-  explicit FewNames(World &world) : world(world) {}
+  explicit FewNames(RankEndpoint &world) : world(world) {}
   unsigned rank() const override { return world.rank(); }
   unsigned size() const override { return world.size(); }
   Communicator &group(std::span<const uint32_t> ranks) override { return world.group(ranks); }
@@ -84,7 +84,7 @@ public:
   std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t>) override { return {}; }
 
 private:
-  World &world;
+  RankEndpoint &world;
 };
 
 } // namespace
@@ -157,7 +157,7 @@ TEST_CASE("executor: kernels without code, other processors, other worlds are re
   w.action(s);
   plan.programs.push_back(w.finish());
   LocalWorld world(1), two(2);
-  auto textOf = [](PlanT &made, World &of, const std::string &device = "cpu") -> std::string {
+  auto textOf = [](PlanT &made, RankEndpoint &of, const std::string &device = "cpu") -> std::string {
     try {
       const auto executor = makeExecutor(seal(made), 0, of, {.device = device});
       return "";

@@ -31,7 +31,7 @@ struct StageInfo {
   double flops = 0;       // forward and backward of one microbatch, whole stage
 };
 
-struct Applied {
+struct LocalPrograms {
   mlir::OwningOpRef<mlir::ModuleOp> module; // local phase of the dist dialect
   Decisions decisions;
   std::vector<RankClass> classes;

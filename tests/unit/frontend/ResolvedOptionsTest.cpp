@@ -1,5 +1,5 @@
 // Options of a job: program defaults, command line, and invalid values.
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"
@@ -13,13 +13,13 @@ using namespace cleave::test;
 namespace {
 
 std::string wrong(RunOptions options, TrainConfig config = {}) {
-  return mistake([&] { resolveJob(config, options); });
+  return mistake([&] { resolveOptions(config, options); });
 }
 
 } // namespace
 
 TEST_CASE("defaults are the program's") {
-  const Job job = resolveJob({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}, .batch = 128}, {});
+  const ResolvedOptions job = resolveOptions({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}, .batch = 128}, {});
   CHECK(job.batch == 128);
   CHECK(job.strategy.microbatches == 1);
   CHECK(job.strategy.mesh.ranks() == 1);
@@ -27,29 +27,29 @@ TEST_CASE("defaults are the program's") {
 }
 
 TEST_CASE("options override them") {
-  const Job job =
-      resolveJob({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}},
-                 {.mesh = "dp=2,pp=2", .schedule = "gpipe", .microbatches = 4, .batch = 48, .seed = 7, .lr = 0.1});
+  const ResolvedOptions job =
+      resolveOptions({.optimizer = Sgd{.lr = 0.5, .momentum = 0.9}},
+                     {.mesh = "dp=2,pp=2", .schedule = "gpipe", .microbatches = 4, .batch = 48, .seed = 7, .lr = 0.1});
   CHECK(job.batch == 48);
   CHECK(job.seed == 7);
   CHECK(job.strategy.mesh.size("pp") == 2);
   CHECK(job.strategy.schedule == "gpipe");
   CHECK(std::get<Sgd>(job.config.optimizer).lr == 0.1);
   CHECK(std::get<Sgd>(job.config.optimizer).momentum == 0.9);
-  const Job other = resolveJob({.optimizer = Sgd{.lr = 0.5}}, {.optimizer = "adamw"});
+  const ResolvedOptions other = resolveOptions({.optimizer = Sgd{.lr = 0.5}}, {.optimizer = "adamw"});
   CHECK(std::get<AdamW>(other.config.optimizer).lr == 0.001);
 }
 
 TEST_CASE("a batch for each rank is a global batch") {
   const TrainConfig config{.optimizer = Sgd{}, .batch = 100};
-  CHECK(resolveJob(config, {.mesh = "dp=3,tp=2,pp=2", .batchPerRank = 8}).batch == 24);
-  CHECK(resolveJob(config, {.batchPerRank = 8}).batch == 8);
-  CHECK(resolveJob(config, {.devices = 4, .strategy = "data", .batchPerRank = 8}).batch == 32);
-  CHECK(resolveJob(config, {.mesh = "dp=3", .microbatches = 2, .batch = 24, .batchPerRank = 8}).batch == 24);
+  CHECK(resolveOptions(config, {.mesh = "dp=3,tp=2,pp=2", .batchPerRank = 8}).batch == 24);
+  CHECK(resolveOptions(config, {.batchPerRank = 8}).batch == 8);
+  CHECK(resolveOptions(config, {.devices = 4, .strategy = "data", .batchPerRank = 8}).batch == 32);
+  CHECK(resolveOptions(config, {.mesh = "dp=3", .microbatches = 2, .batch = 24, .batchPerRank = 8}).batch == 24);
   const TrainConfig perRank{.optimizer = Sgd{}, .batchPerRank = 16};
-  CHECK(resolveJob(perRank, {.mesh = "dp=2,pp=2"}).batch == 32);
-  CHECK(resolveJob(perRank, {.mesh = "dp=2", .batch = 10}).batch == 10);
-  CHECK(resolveJob(perRank, {.mesh = "dp=2", .batchPerRank = 3}).batch == 6);
+  CHECK(resolveOptions(perRank, {.mesh = "dp=2,pp=2"}).batch == 32);
+  CHECK(resolveOptions(perRank, {.mesh = "dp=2", .batch = 10}).batch == 10);
+  CHECK(resolveOptions(perRank, {.mesh = "dp=2", .batchPerRank = 3}).batch == 6);
   const std::string other = wrong({.mesh = "dp=3", .batch = 8, .batchPerRank = 8});
   CHECK((has(other, "--batch 8") && has(other, "--batch-per-rank 8") && has(other, "dp=3") && has(other, "24")));
   CHECK(has(wrong({.batchPerRank = 0}), "--batch-per-rank 0"));
@@ -59,8 +59,8 @@ TEST_CASE("a batch for each rank is a global batch") {
   info.batch = 64;
   RunOptions options{.batchPerRank = 8};
   takeFromCheckpoint(info, options);
-  CHECK(!options.batch);                                // as with --batch, the checkpoint's does not apply
-  CHECK(resolveJob(config, {.steps = 0}).batch == 100); // the initial weights
+  CHECK(!options.batch);                                    // as with --batch, the checkpoint's does not apply
+  CHECK(resolveOptions(config, {.steps = 0}).batch == 100); // the initial weights
 }
 
 TEST_CASE("mistakes name the option and the value") {
@@ -87,7 +87,9 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.recompute = "some"}), "--recompute some"));
   CHECK(has(wrong({.zero = 2}), "--zero 2: the mesh must have dp > 1, it is dp=1"));
   CHECK(has(wrong({.mesh = "dp=2", .zero = 4}), "--zero 4: must be a whole number from 0 to 3"));
-  CHECK(has(wrong({.devices = 4}), "--devices 4"));
+  CHECK(has(wrong({.mesh = "dp=4", .devices = 4}), "--devices 4"));
+  CHECK(has(wrong({.devices = 4, .batchPerRank = 2}), "--batch-per-rank 2"));
+  CHECK(has(wrong({.strategy = "auto"}), "--strategy auto: needs --devices"));
   CHECK(has(wrong({.strategy = "data"}), "--strategy data"));
   CHECK(has(wrong({.mesh = "dp=2", .devices = 4, .strategy = "data"}), "--mesh dp=2"));
   CHECK(has(wrong({.strategy = "/no/such/file.toml"}), "/no/such/file.toml"));
@@ -96,27 +98,34 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.threads = 100000}), "--threads 100000"));
   CHECK(has(wrong({.target = "sm_90"}), "--target sm_90"));
   CHECK(has(mistake([] { checkBackend("cuda"); }), "CUDA"));
-  CHECK(resolveJob({}, {.backend = "cuda"}).backend == Target::Kind::Cuda); // a plan can be compiled for it
+  CHECK(resolveOptions({}, {.backend = "cuda"}).backend == Target::Kind::Cuda); // a plan can be compiled for it
+  CHECK(!resolveOptions({}, {}).left);
+  const ResolvedOptions searched = resolveOptions({.batch = 128}, {.microbatches = 2, .devices = 4});
+  REQUIRE(searched.left);
+  CHECK(searched.left->devices == 4);
+  CHECK(searched.left->pins.microbatches == 2);
+  CHECK(!searched.left->pins.mesh);
+  CHECK(!searched.cluster.empty());
 }
 
 TEST_CASE("convolutions are channels last where matrix units run them, or as asked for") {
-  CHECK_FALSE(resolveJob({}, {}).channelsLast);
-  CHECK_FALSE(resolveJob({}, {.precision = "bf16"}).channelsLast);
-  CHECK_FALSE(resolveJob({}, {.backend = "cuda"}).channelsLast);
-  CHECK(resolveJob({}, {.backend = "cuda", .precision = "bf16"}).channelsLast);
-  CHECK(resolveJob({}, {.backend = "cuda", .precision = "tf32"}).channelsLast);
-  CHECK_FALSE(resolveJob({}, {.backend = "cuda", .precision = "bf16", .layout = "nchw"}).channelsLast);
-  CHECK(resolveJob({}, {.layout = "nhwc"}).channelsLast);
+  CHECK_FALSE(resolveOptions({}, {}).channelsLast);
+  CHECK_FALSE(resolveOptions({}, {.precision = "bf16"}).channelsLast);
+  CHECK_FALSE(resolveOptions({}, {.backend = "cuda"}).channelsLast);
+  CHECK(resolveOptions({}, {.backend = "cuda", .precision = "bf16"}).channelsLast);
+  CHECK(resolveOptions({}, {.backend = "cuda", .precision = "tf32"}).channelsLast);
+  CHECK_FALSE(resolveOptions({}, {.backend = "cuda", .precision = "bf16", .layout = "nchw"}).channelsLast);
+  CHECK(resolveOptions({}, {.layout = "nhwc"}).channelsLast);
 }
 
 TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {
-  CHECK(resolveJob({}, {}).precision.reduce == Precision::Type::Fp32);
-  CHECK(resolveJob({}, {.precision = "bf16"}).precision.reduce == Precision::Type::Fp32);
-  CHECK(resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).precision.reduce == Precision::Type::Bf16);
-  CHECK(resolveJob({}, {.optLevel = "O2", .reduceDtype = "fp16"}).precision.reduce == Precision::Type::Fp16);
-  CHECK(resolveJob({}, {.optLevel = "O3"}).precision.reduce == Precision::Type::Fp16);
-  CHECK(resolveJob({}, {.optLevel = "O3", .reduceDtype = "fp32"}).precision.reduce == Precision::Type::Fp32);
-  const plan::TrainingT stored = *resolveJob({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
+  CHECK(resolveOptions({}, {}).precision.reduce == Precision::Type::Fp32);
+  CHECK(resolveOptions({}, {.precision = "bf16"}).precision.reduce == Precision::Type::Fp32);
+  CHECK(resolveOptions({}, {.precision = "bf16", .reduceDtype = "bf16"}).precision.reduce == Precision::Type::Bf16);
+  CHECK(resolveOptions({}, {.optLevel = "O2", .reduceDtype = "fp16"}).precision.reduce == Precision::Type::Fp16);
+  CHECK(resolveOptions({}, {.optLevel = "O3"}).precision.reduce == Precision::Type::Fp16);
+  CHECK(resolveOptions({}, {.optLevel = "O3", .reduceDtype = "fp32"}).precision.reduce == Precision::Type::Fp32);
+  const plan::TrainingT stored = *resolveOptions({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
   RunOptions taken;
   takePrecision(stored, taken);
   CHECK(taken.precision == "bf16");

@@ -2,14 +2,17 @@
 // can be detected without the model.
 #pragma once
 #include "cleave/Trainer.h"
+#include "partitioner/search/Space.h"
 #include "passes/CompileOptions.h"
 #include "runtime/plan/PlanTypes.h"
 
 namespace cleave {
 
 /// A training job and its compile options. The caller sets the program's name and the model's options.
-struct Job : passes::CompileOptions {
+struct ResolvedOptions : passes::CompileOptions {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
+  /// What is left to the search; none: `strategy` is complete.
+  std::optional<partitioner::SpaceRequest> left;
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
@@ -26,7 +29,7 @@ bool givesBatch(const RunOptions &options);
 int64_t globalBatch(int64_t perRank, int64_t dp);
 
 /// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
-Job resolveJob(const TrainConfig &config, const RunOptions &options);
+ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options);
 
 /// The description of data set and training that plans store (plan.fbs).
 plan::DataT dataOf(const Data &data);

@@ -1,5 +1,5 @@
 // Resolves all options of a job.
-#include "frontend/program/Job.h"
+#include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/Options.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
@@ -62,27 +62,21 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
 // ---- strategy -----------------------------------------------------------------------------------------------------
 
 const Words kinds = {"data", "model", "pipeline", "hybrid", "auto"};
-
-std::string meshText(const Mesh &mesh) {
-  std::vector<std::string> parts;
-  for (const MeshAxis &axis : mesh.axes)
-    parts.push_back(fmt::format("{}={}", axis.name, axis.size));
-  return fmt::format("{}", fmt::join(parts, ","));
-}
+constexpr const char *searchedKind = "auto";
 
 /// The mesh that the options ask for.
 std::optional<Mesh> askedMesh(const RunOptions &options) {
-  const bool kind = isStrategyKind(options.strategy);
+  const bool kind = isStrategyKind(options.strategy) && options.strategy != searchedKind;
   if (kind && options.devices < 1)
     throw userError(
         fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !kind)
-    throw userError(fmt::format(
-        "--devices {}: needs --strategy data, model, pipeline or hybrid; or give --mesh instead", options.devices));
-  return options.devices > 0     ? std::optional(partitioner::meshFor(options.devices, options.strategy))
+  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy))
+    throw userError(
+        fmt::format("--devices {}: cannot be combined with a strategy file, which has a mesh", options.devices));
+  return kind                    ? std::optional(partitioner::meshFor(options.devices, options.strategy))
          : !options.mesh.empty() ? std::optional(partitioner::parseMesh(options.mesh))
                                  : std::nullopt;
 }
@@ -103,12 +97,58 @@ Request askedOf(const RunOptions &options) {
   return asked;
 }
 
+/// What a strategy file for a cluster leaves to the search: it names a mesh, recomputation of all layers, ZeRO or
+/// sequence parallelism, but no microbatches, schedule, stages or shardings.
+std::optional<partitioner::SpaceRequest> restOfFile(const RunOptions &options) {
+  const Request file = Request::load(options.strategy), pins = file.with(askedOf(options));
+  if (!pins.mesh || pins.microbatches || pins.schedule || pins.chunks || pins.placement || !pins.order.empty() ||
+      !pins.stages.empty() || !pins.shard.empty() ||
+      std::ranges::any_of(pins.recompute, [](const partitioner::RecomputeRule &rule) {
+        return rule.pattern != partitioner::RecomputeRule::everyLayer;
+      }))
+    return std::nullopt;
+  return partitioner::SpaceRequest{.pins = pins, .devices = pins.mesh->ranks()};
+}
+
+/// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and neither a mesh nor a
+/// strategy, everything is.
+std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
+                                                      const std::optional<partitioner::Cluster> &cluster) {
+  const bool open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
+  if (cluster && !options.strategy.empty() && !isStrategyKind(options.strategy))
+    return restOfFile(options);
+  if (options.strategy != searchedKind && !open)
+    return std::nullopt;
+  if (!cluster && options.devices == 0)
+    throw userError("--strategy auto: needs --devices N or --cluster FILE: the devices to split over");
+  partitioner::SpaceRequest request;
+  request.pins = askedOf(options);
+  if (request.pins.schedule == partitioner::searchedSchedule)
+    request.pins.schedule.reset();
+  if (options.batchPerRank)
+    throw userError(fmt::format("--batch-per-rank {}: the search needs the batch of all ranks, --batch; or give --mesh",
+                                *options.batchPerRank));
+  request.devices = options.devices > 0 ? options.devices : cluster ? cluster->deviceCount() : 1;
+  return request;
+}
+
+/// Where no cluster is given, a search assumes processors of one machine, with rounded constants: the plan stores them,
+/// and the same request gives the same plan.
+partitioner::Cluster assumedCluster(int64_t devices) {
+  using namespace partitioner;
+  Cluster cluster{.name = "one machine"};
+  cluster.devices.push_back(
+      {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1}});
+  cluster.nodes.push_back({.devices = {{.kind = 0, .count = devices}}, .inside = Link{.gbPerS = 5, .latencyUs = 5}});
+  return cluster;
+}
+
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
   const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
   const Request ofFile = file ? Request::load(options.strategy) : Request(), asked = askedOf(options);
   if (ofFile.mesh && asked.mesh && *ofFile.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
-                                meshText(*ofFile.mesh)));
+                                partitioner::meshText(*ofFile.mesh)));
   const Request all = ofFile.with(asked);
   partitioner::Strategy strategy = all.decided();
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
@@ -117,10 +157,11 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
   }
   if (!strategy.sequence.empty() && strategy.mesh.size(AxisRole::Tensor) == 1)
     throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
-                                asked.sequence ? "--sequence-parallel" : "sequence", meshText(strategy.mesh)));
+                                asked.sequence ? "--sequence-parallel" : "sequence",
+                                partitioner::meshText(strategy.mesh)));
   if (strategy.zero && strategy.mesh.size(AxisRole::Data) == 1)
-    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}", asked.zero ? "--zero" : "zero =",
-                                strategy.zero, meshText(strategy.mesh)));
+    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
+                                asked.zero ? "--zero" : "zero =", strategy.zero, partitioner::meshText(strategy.mesh)));
   return strategy;
 }
 
@@ -134,9 +175,9 @@ bool isStrategyKind(const std::string &strategy) {
 
 /// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
 /// and oneDNN for [n, c, h, w] are faster.
-static bool chooseChannelsLast(const Job &job, const RunOptions &options) {
+static bool chooseChannelsLast(const ResolvedOptions &resolved, const RunOptions &options) {
   return options.layout.empty() || options.layout == "auto"
-             ? job.backend == Target::Kind::Cuda && job.precision.type != Precision::Type::Fp32
+             ? resolved.backend == Target::Kind::Cuda && resolved.precision.type != Precision::Type::Fp32
              : options.layout == "nhwc";
 }
 
@@ -149,8 +190,14 @@ static int64_t chooseScatterGather(const RunOptions &options, const partitioner:
   if (when.empty() && strategy.scatterGather)
     return *strategy.scatterGather;
   const Mesh &mesh = strategy.mesh;
+  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) {
+    std::vector<int64_t> coords;
+    for (const MeshAxis &axis : mesh.axes)
+      coords.push_back(*axis.role() == AxisRole::Pipeline ? pp : *axis.role() == AxisRole::Data ? dp : tp);
+    return mesh.rank(coords);
+  };
   return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
-                                                   mesh.size(AxisRole::Pipeline))
+                                                   mesh.size(AxisRole::Pipeline), rankAt)
                  : 0;
 }
 
@@ -186,48 +233,61 @@ static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options,
   return batch;
 }
 
-Job resolveJob(const TrainConfig &config, const RunOptions &options) {
+ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options) {
   checkOptions(programOptions(), options);
-  Job job;
+  ResolvedOptions resolved;
   std::optional<partitioner::Cluster> cluster;
   if (!options.cluster.empty()) {
-    job.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
-    cluster = partitioner::Cluster::parse(job.cluster, options.cluster);
+    resolved.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
+    cluster = partitioner::Cluster::parse(resolved.cluster, options.cluster);
   }
-  job.backend = chooseBackend(options, cluster);
+  resolved.backend = chooseBackend(options, cluster);
   if (!options.target.empty())
-    job.target = Target::parse(options.target, job.backend);
-  job.precision =
-      Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, job.backend);
-  job.channelsLast = chooseChannelsLast(job, options);
-  job.config = config;
-  job.config.optimizer = chooseOptimizer(config.optimizer, options);
-  job.strategy = chooseStrategy(options);
-  job.strategy.scatterGather = chooseScatterGather(options, job.strategy, cluster);
-  job.batch = chooseBatch(config, options, job.strategy.mesh.size(AxisRole::Data));
-  job.seed = options.seed.value_or(0);
-  if (job.batch < 1 || job.strategy.microbatches < 1 || job.batch % job.strategy.microbatches)
+    resolved.target = Target::parse(options.target, resolved.backend);
+  resolved.precision =
+      Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, resolved.backend);
+  resolved.channelsLast = chooseChannelsLast(resolved, options);
+  resolved.config = config;
+  resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
+  resolved.left = chooseSearch(options, cluster);
+  resolved.strategy = resolved.left ? resolved.left->pins.decided() : chooseStrategy(options);
+  if (resolved.left && !cluster) {
+    if (resolved.backend != Target::Kind::Cpu)
+      throw userError("--strategy auto: needs --cluster FILE for devices of backend " +
+                      std::string(text(resolved.backend)));
+    resolved.cluster = assumedCluster(resolved.left->devices).toToml();
+  }
+  resolved.strategy.scatterGather = chooseScatterGather(options, resolved.strategy, cluster);
+  resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
+  if (resolved.left)
+    resolved.left->batch = resolved.batch;
+  resolved.seed = options.seed.value_or(0);
+  if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
     throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                job.batch, job.strategy.microbatches));
-  job.evalBatch = options.evalBatch.value_or(config.evalBatch);
-  if (job.evalBatch == job.batch)
-    job.evalBatch = 0;
-  if (job.evalBatch < 0 || job.evalBatch % job.strategy.microbatches)
+                                resolved.batch, resolved.strategy.microbatches));
+  resolved.evalBatch = options.evalBatch.value_or(config.evalBatch);
+  if (resolved.evalBatch == resolved.batch)
+    resolved.evalBatch = 0;
+  if (resolved.evalBatch < 0 || resolved.evalBatch % resolved.strategy.microbatches)
     throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                job.evalBatch, job.strategy.microbatches));
-  const int64_t evalRows = job.evalBatch / job.strategy.microbatches, dp = job.strategy.mesh.size(AxisRole::Data);
-  if (job.evalBatch && evalRows < dp)
+                                resolved.evalBatch, resolved.strategy.microbatches));
+  const int64_t evalRows = resolved.evalBatch / resolved.strategy.microbatches,
+                dp = resolved.strategy.mesh.size(AxisRole::Data);
+  if (resolved.evalBatch && evalRows < dp)
     throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
-                                job.evalBatch, evalRows, dp));
-  job.threads = options.threads ? static_cast<unsigned>(*options.threads)
-                                : defaultThreads(static_cast<unsigned>(job.strategy.mesh.ranks()));
-  job.code = options.code;
+                                resolved.evalBatch, evalRows, dp));
+  if (resolved.left)
+    resolved.left->evalBatch = resolved.evalBatch;
+  resolved.threads = options.threads ? static_cast<unsigned>(*options.threads)
+                                     : defaultThreads(static_cast<unsigned>(
+                                           resolved.left ? resolved.left->devices : resolved.strategy.mesh.ranks()));
+  resolved.code = options.code;
   if (cluster)
-    cluster->places(job.strategy.mesh.ranks()); // refuses more ranks than devices
-  job.data = std::make_shared<plan::DataT>(dataOf(config.data));
-  job.training = std::make_shared<plan::TrainingT>(trainingOf(job.config, job.precision));
-  job.printAfter = options.printAfter;
-  return job;
+    cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
+  resolved.data = std::make_shared<plan::DataT>(dataOf(config.data));
+  resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
+  resolved.printAfter = options.printAfter;
+  return resolved;
 }
 
 // ---- descriptions stored in plans -----------------------------------------------------------------------------------

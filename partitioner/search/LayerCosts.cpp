@@ -1,0 +1,231 @@
+// Attributes the simulated timeline of a plan, and its slots, to layers.
+#include "partitioner/search/LayerCosts.h"
+
+#include "partitioner/cost/Constants.h"
+#include "partitioner/simulate/Memory.h"
+#include "partitioner/simulate/Simulate.h"
+#include "runtime/plan/Backend.h"
+#include "runtime/plan/Text.h"
+#include "runtime/plan/check/Defects.h"
+#include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Steps.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace cleave::partitioner {
+
+using check::length;
+
+namespace {
+
+class LayerMeasure {
+public:
+  LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf)
+      : plan(plan), simulation(simulate(plan, cluster, {.timeline = true})),
+        program(*plan.programs()->Get(simulation.ranks.classes.front().program)),
+        kind(cluster.devices[simulation.ranks.classes.front().kind]), layerOf(layerOf) {}
+
+  PlanCosts run() {
+    times();
+    persistentBytes();
+    keptBytes();
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      if (isPass(program.segments()->Get(s)->kind()))
+        transientBytes(*program.segments()->Get(s));
+    scoreBytes();
+    addUp();
+    return std::move(use);
+  }
+
+private:
+  static bool isPass(plan::SegmentKind kind) {
+    return kind == plan::SegmentKind::Forward || kind == plan::SegmentKind::Backward;
+  }
+
+  const plan::Segment &segmentOf(const StepSpan &span) const {
+    return *program.segments()->Get(program.train()->Get(span.action)->segment());
+  }
+
+  /// The layer of a path; the last one found if the path has none. A kernel may have the paths of several modules,
+  /// "a + b": it belongs to the first.
+  std::string layerAt(const std::string &path) {
+    const size_t joint = path.rfind(" + ");
+    std::string found = layerOf(path.substr(0, path.find(" + ")));
+    if (std::string end = joint == std::string::npos ? found : layerOf(path.substr(joint + 3)); !end.empty())
+      last = std::move(end);
+    return found.empty() ? last : found;
+  }
+  /// Ops outside any module belong to the layer before them in the forward pass; their gradients have the same lines.
+  std::string layerAt(const plan::Step &step) {
+    const std::string path = plan.strings()->Get(step.path())->str();
+    if (!path.empty())
+      return layerAt(path);
+    return layerOfLine.try_emplace(step.location(), last).first->second;
+  }
+
+  static bool isForward(const plan::Segment &segment) { return segment.kind() == plan::SegmentKind::Forward; }
+
+  /// Between the ends of two steps that compute, the time belongs to the layer of the second.
+  void times() {
+    constexpr int32_t measured = 1; // microbatch
+    std::vector<StepSpan> spans = simulation.timeline.front();
+    std::ranges::stable_sort(spans, {}, &StepSpan::begin);
+    use.hides = backendOf(plan) == Target::Kind::Cuda;
+    const auto last = static_cast<int32_t>(plan.microbatches()) - 1;
+    double clock = 0;
+    for (const StepSpan &span : spans) {
+      const plan::Segment &segment = segmentOf(span);
+      const plan::Step &step = *segment.steps()->Get(span.step);
+      const bool collective = step.op_type() == plan::StepOp::Collective;
+      const int32_t microbatch = program.train()->Get(span.action)->microbatch();
+      const double seconds = span.end - span.begin;
+      if (!isPass(segment.kind()))
+        addEnds(segment.kind() == plan::SegmentKind::Begin, collective, seconds);
+      else if (collective && microbatch == last) // those that sum gradients within the last backward pass
+        use.sums += seconds, ++use.sumCount;
+      if (isPass(segment.kind()) && collective && microbatch == measured)
+        use.sums -= seconds, --use.sumCount;
+      if (span.stream != 0)
+        continue;
+      if (isPass(segment.kind()) && microbatch == measured) {
+        LayerCost &layer = use.layers[layerAt(step)];
+        (isForward(segment) ? layer.forward : layer.backward) += std::max(0.0, span.end - clock);
+        if (!collective)
+          (isForward(segment) ? layer.forwardWork : layer.backwardWork) += seconds;
+      }
+      clock = std::max(clock, span.end);
+    }
+    use.sums = std::max(0.0, use.sums), use.sumCount = std::max<int64_t>(use.sumCount, 1);
+  }
+
+  void addEnds(bool begin, bool collective, double seconds) {
+    if (collective)
+      (begin ? use.gathers : use.sums) += seconds, ++(begin ? use.gatherCount : use.sumCount);
+    else
+      (begin ? use.beginWork : use.endWork) += seconds;
+  }
+
+  const plan::Tensor *tensorOf(const plan::Slot &slot) const {
+    return slot.tensor() < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
+  }
+
+  void persistentBytes() {
+    for (uint32_t s = 0; s < length(program.slots()); ++s) {
+      const plan::Slot &slot = *program.slots()->Get(s);
+      if (slot.space() != plan::Space::Persistent)
+        continue;
+      const auto bytes = static_cast<double>(arenaBytes(slot));
+      const plan::Tensor *tensor = tensorOf(slot);
+      if (!tensor || tensor->kind() == plan::TensorKind::Scalar || tensor->kind() == plan::TensorKind::Metric) {
+        use.others += bytes;
+        continue;
+      }
+      LayerCost &layer = use.layers[layerAt(cleave::text(tensor->name()))];
+      (tensor->kind() == plan::TensorKind::Parameter  ? layer.parameters
+       : tensor->kind() == plan::TensorKind::Gradient ? layer.gradients
+       : tensor->kind() == plan::TensorKind::State    ? layer.states
+                                                      : layer.copies) += bytes;
+    }
+    use.others += static_cast<double>(2 * program.input_bytes() + program.workspace_bytes());
+  }
+
+  void keptBytes() {
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      const plan::Segment &segment = *program.segments()->Get(s);
+      for (uint32_t i = 0; segment.kind() == plan::SegmentKind::Forward && i < length(segment.leaves()); ++i) {
+        const uint32_t slot = segment.leaves()->Get(i)->slot();
+        if (program.slots()->Get(slot)->space() == plan::Space::Placed && kept.insert(slot).second)
+          use.layers[writerOf(segment, slot)].kept += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+      }
+    }
+  }
+
+  /// The layer of the step that writes a slot.
+  std::string writerOf(const plan::Segment &segment, uint32_t slot) {
+    if (writers.empty())
+      for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+        const plan::Step &step = *segment.steps()->Get(i);
+        const std::string layer = layerAt(step);
+        check::forEachAccess(
+            step, program,
+            [&](const check::Access &access) {
+              if (access.kind == check::Access::Write)
+                writers[access.slot] = layer;
+            },
+            &plan);
+      }
+    const auto found = writers.find(slot);
+    return found == writers.end() ? last : found->second;
+  }
+
+  /// Follows the slots that live within a segment from their first to their last step.
+  void transientBytes(const plan::Segment &segment) {
+    const uint32_t steps = length(segment.steps());
+    std::map<uint32_t, std::pair<uint32_t, uint32_t>> lives; // slot -> first and last step
+    for (uint32_t i = 0; i < steps; ++i)
+      check::forEachAccess(
+          *segment.steps()->Get(i), program,
+          [&](const check::Access &access) {
+            if (program.slots()->Get(access.slot)->space() == plan::Space::Placed && !kept.count(access.slot))
+              lives.try_emplace(access.slot, i, i).first->second.second = i;
+          },
+          &plan);
+    std::vector<double> change(steps + 1);
+    for (const auto &[slot, life] : lives) {
+      const auto bytes = static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+      change[life.first] += bytes, change[life.second + 1] -= bytes;
+    }
+    double live = 0;
+    for (uint32_t i = 0; i < steps; ++i) {
+      live += change[i];
+      double &most = use.layers[layerAt(*segment.steps()->Get(i))].transient;
+      most = std::max(most, live);
+    }
+  }
+
+  void scoreBytes() {
+    const auto all = static_cast<double>(keptScoreBytes(program, kind));
+    std::vector<std::string> with;
+    for (uint32_t s = 0; s < length(program.segments()); ++s) {
+      const plan::Segment &segment = *program.segments()->Get(s);
+      for (uint32_t i = 0; segment.kind() == plan::SegmentKind::Forward && i < length(segment.steps()); ++i)
+        if (segment.steps()->Get(i)->op_type() == plan::StepOp::Attention)
+          with.push_back(layerAt(*segment.steps()->Get(i)));
+    }
+    for (const std::string &layer : with)
+      use.layers[layer].scores += all / static_cast<double>(with.size());
+  }
+
+  void addUp() {
+    LayerCost &all = use.total;
+    for (const auto &[path, layer] : use.layers) {
+      for (double LayerCost::*field :
+           {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
+            &LayerCost::kept, &LayerCost::scores, &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients,
+            &LayerCost::states})
+        all.*field += layer.*field;
+      all.transient = std::max(all.transient, layer.transient);
+    }
+  }
+
+  const plan::Plan &plan;
+  const Simulation simulation;
+  const plan::Program &program;
+  const DeviceKind &kind;
+  const LayerOf &layerOf;
+  PlanCosts use;
+  std::set<uint32_t> kept; ///< slots
+  std::map<uint32_t, std::string> writers;
+  std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location
+  std::string last;                            ///< layer
+};
+
+} // namespace
+
+PlanCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf) {
+  return LayerMeasure(plan, cluster, layerOf).run();
+}
+
+} // namespace cleave::partitioner

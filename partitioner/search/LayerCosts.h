@@ -1,0 +1,47 @@
+// What each layer of a model takes on one rank: the costs from which a search composes plans. They are measured on a
+// plan of a single stage, which has every kind of layer, so that they are those of the steps that a plan really has:
+// fused kernels, library calls, and collectives as far as nothing hides them.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "runtime/plan/PlanTypes.h"
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace cleave::partitioner {
+
+/// Seconds and bytes of one rank. Times are of one microbatch, from the end of the step before to the end of the
+/// layer's last step, so that the layers of a stage add up to it.
+struct LayerCost {
+  double forward = 0, backward = 0;         ///< with the communication that other steps do not hide
+  double forwardWork = 0, backwardWork = 0; ///< computation alone
+  double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
+  double scores = 0;                        ///< the same for attention scores, on devices where it is not fused
+  double transient = 0;                     ///< the most bytes during a step of the layer, without what is kept
+  double parameters = 0, copies = 0, gradients = 0, states = 0; ///< bytes as the plan stores them
+};
+
+struct PlanCosts {
+  std::map<std::string, LayerCost> layers;
+  LayerCost total; ///< sums over the layers; the largest transient
+  /// Before the first microbatch: seconds of computation, and of the collectives that gather parameters, which later
+  /// layers' forward passes hide if the device can communicate while it computes.
+  double beginWork = 0, gathers = 0;
+  /// After the last microbatch: seconds of computation, and of the collectives that sum gradients, which that
+  /// microbatch's backward pass can hide.
+  double endWork = 0, sums = 0;
+  int64_t gatherCount = 0, sumCount = 0;
+  bool hides = false; ///< whether the device can communicate while it computes
+  double others = 0;  ///< bytes that no layer has: inputs, workspaces, scalars
+};
+
+/// Maps the path of a step or tensor to its layer; empty: the layer of the step before.
+using LayerOf = std::function<std::string(const std::string &path)>;
+
+/// Simulates `plan`, which has one stage, at least three microbatches and a joined backward pass, and has passed the
+/// checks of its structure. The second microbatch gives the times of layers: parameters are gathered before the first
+/// one, and gradients summed after the last. Throws as simulate() does.
+PlanCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf);
+
+} // namespace cleave::partitioner

@@ -1,0 +1,97 @@
+// Enumerates the rows of the search space.
+#include "partitioner/search/Space.h"
+
+#include "partitioner/schedule/Named.h"
+
+#include <algorithm>
+
+namespace cleave::partitioner {
+namespace {
+
+std::vector<int64_t> divisorsOf(int64_t number) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d * d <= number; ++d)
+    if (number % d == 0) {
+      low.push_back(d);
+      if (d * d < number)
+        high.push_back(number / d);
+    }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+template <typename T> std::vector<T> pinnedOr(const std::optional<T> &pinned, std::vector<T> all) {
+  return pinned ? std::vector<T>{*pinned} : std::move(all);
+}
+
+std::vector<Mesh> meshesOf(const SpaceRequest &request) {
+  if (request.pins.mesh)
+    return {*request.pins.mesh};
+  std::vector<Mesh> meshes;
+  for (const int64_t pipeline : divisorsOf(request.devices))
+    for (const int64_t tensor : divisorsOf(request.devices / pipeline)) {
+      Mesh mesh = oneDevice();
+      setAxis(mesh, axisName(AxisRole::Data), request.devices / pipeline / tensor, "search");
+      setAxis(mesh, axisName(AxisRole::Tensor), tensor, "search");
+      setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
+      if (pipeline <= request.layers)
+        meshes.push_back(mesh);
+    }
+  return meshes;
+}
+
+std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
+  const int64_t evalBatch = request.evalBatch ? request.evalBatch : request.batch;
+  std::vector<int64_t> all =
+      pinnedOr(request.pins.microbatches, request.mixesRows ? std::vector<int64_t>{1} : divisorsOf(request.batch));
+  std::erase_if(all, [&](int64_t m) {
+    return request.batch % m || evalBatch % m || request.batch / m < data || evalBatch / m < data;
+  });
+  // Uneven rows only where no number of microbatches makes them even.
+  if (std::ranges::any_of(all, [&](int64_t m) { return request.batch / m % data == 0; }))
+    std::erase_if(all, [&](int64_t m) { return request.batch / m % data != 0; });
+  return all;
+}
+
+} // namespace
+
+std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
+  std::optional<Recomputation> recompute;
+  if (!request.pins.recompute.empty())
+    recompute = request.pins.recompute.back().kind;
+  std::optional<bool> sequence;
+  if (request.pins.sequence)
+    sequence = !request.pins.sequence->empty();
+  std::vector<PlanGroup> groups;
+  for (const Mesh &mesh : meshesOf(request)) {
+    const int64_t data = mesh.size(AxisRole::Data), tensor = mesh.size(AxisRole::Tensor);
+    for (const int64_t microbatches : microbatchesOf(request, data))
+      for (const Recomputation kind :
+           pinnedOr(recompute, {Recomputation::None, Recomputation::Selective, Recomputation::Full}))
+        for (const int64_t zero : data > 1 ? pinnedOr(request.pins.zero, {0, 1, 2, 3}) : std::vector<int64_t>{0})
+          for (const bool split : tensor > 1 ? pinnedOr(sequence, {false, true}) : std::vector<bool>{false})
+            groups.push_back({{data, tensor, request.batch / microbatches, kind, zero, split},
+                              mesh.size(AxisRole::Pipeline),
+                              microbatches});
+  }
+  return groups;
+}
+
+std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanGroup &group) {
+  constexpr int64_t mostChunks = 8;
+  if (group.pipeline == 1)
+    return {{request.pins.schedule.value_or("1f1b"), 1}};
+  std::vector<ScheduleChoice> all;
+  for (const std::string &name : namedSchedules()) {
+    if (request.pins.schedule && *request.pins.schedule != name)
+      continue;
+    const int64_t own = chunksOf(name);
+    for (int64_t chunks = own ? own : 2; chunks <= (own ? own : mostChunks); ++chunks)
+      if ((!request.pins.chunks || *request.pins.chunks == chunks) && group.pipeline * chunks <= request.layers &&
+          !checkNamedSizes(name, group.pipeline, chunks, group.microbatches))
+        all.push_back({name, chunks});
+  }
+  return all;
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,52 @@
+// The plans among which a search chooses, as rows of a table.
+#pragma once
+#include "partitioner/strategy/Request.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// What the estimate of a plan is measured for: the part of a row that changes the steps of its ranks.
+struct SplitChoice {
+  int64_t data = 1, tensor = 1; ///< sizes of the axes
+  int64_t rows = 1;             ///< of a microbatch, on all ranks together
+  Recomputation recompute = Recomputation::None;
+  int64_t zero = 0;
+  bool sequence = false;
+  auto operator<=>(const SplitChoice &) const = default;
+  /// Rows of the rank with the most.
+  int64_t rowsOfRank() const { return (rows + data - 1) / data; }
+};
+
+/// Plans that differ only in their schedule.
+struct PlanGroup {
+  SplitChoice split;
+  int64_t pipeline = 1, microbatches = 1;
+  int64_t ranks() const { return split.data * split.tensor * pipeline; }
+};
+
+/// A schedule of the table, with the number of stages on each rank.
+struct ScheduleChoice {
+  std::string name;
+  int64_t chunks = 1;
+};
+
+/// What limits the space.
+struct SpaceRequest {
+  Request pins;        ///< what is decided already
+  int64_t devices = 1; ///< ranks of every plan
+  int64_t batch = 1, evalBatch = 0;
+  int64_t layers = 1;     ///< the most stages: layers with parameters
+  bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
+};
+
+/// All groups, in a fixed order. Groups that cannot be are left out: batches that do not divide, fewer rows than ranks
+/// that read them, more stages than layers.
+std::vector<PlanGroup> groupsOf(const SpaceRequest &request);
+
+/// The schedules that a group can have.
+std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanGroup &group);
+
+} // namespace cleave::partitioner

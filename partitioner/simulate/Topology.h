@@ -1,0 +1,62 @@
+// Where ranks lie in a cluster, and the links that their groups and messages use.
+//
+// A node has these links, each in two directions: its network; for each device its PCIe link, over which it reaches the
+// network, and its ports to the other devices of the node; and where a cluster file gives the links of pairs, those.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Collectives.h"
+#include "partitioner/cost/Constants.h"
+#include "runtime/plan/PlanTypes.h"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// The share of a link that a transfer uses at full speed.
+struct LinkUse {
+  uint64_t link; ///< number of the link in its node
+  double share;  ///< of the rate that the link reaches for this transfer; at most 1
+};
+
+class Topology {
+public:
+  /// Throws userError if the cluster has fewer devices than the plan ranks, or devices of another backend.
+  Topology(const plan::Plan &plan, const Cluster &cluster);
+
+  const Cluster::Place &place(uint32_t rank) const { return places[rank]; }
+  /// Whether it matters which device of its node a rank runs on.
+  bool ordered(size_t nodeGroup) const;
+
+  /// The links of a group, as if no other transfer used them.
+  GroupLinks group(uint32_t index);
+  /// The link of a message from `rank` to its peer, as if no other transfer used it.
+  MessageLink message(uint32_t rank, uint32_t peer) const;
+
+  /// What a group's collective uses of the links of one node. `members`: the group's ranks on the node.
+  std::vector<LinkUse> uses(const GroupLinks &links, std::span<const uint32_t> members);
+  /// What a message uses of the links of its sender's node, or (`receiver`) of its receiver's node if that is another.
+  std::vector<LinkUse> uses(uint32_t from, uint32_t to, bool receiver) const;
+
+private:
+  const DeviceConstants &constants(uint32_t rank) const { return constantsOf(cluster.devices[places[rank].kind]); }
+  const NodeGroup &nodeOf(uint32_t rank) const { return cluster.nodes[places[rank].group]; }
+  const Link &insideOf(uint32_t rank) const;
+  double insideFraction(std::span<const uint32_t> ranks) const;
+  const GroupRings &ringsOf(std::span<const uint32_t> ranks);
+  /// Bytes per second over the network: of the node of `rank`, and of its device.
+  double networkRate(uint32_t rank) const;
+  double ownNetworkRate(uint32_t rank) const;
+
+  const plan::Plan &plan;
+  const Cluster &cluster;
+  std::vector<Cluster::Place> places;
+  std::map<std::pair<size_t, std::vector<uint32_t>>, GroupRings> rings; ///< by group of nodes, and devices of a node
+};
+
+/// Bytes per second at which a collective's bytes move: of the slowest link of its rings.
+double busRate(const GroupLinks &links);
+
+} // namespace cleave::partitioner

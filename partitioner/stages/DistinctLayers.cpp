@@ -1,0 +1,170 @@
+// Compares layers by a text of their ops, and erases repeated ones.
+#include "partitioner/stages/DistinctLayers.h"
+
+#include "ir/graph/Graph.h"
+
+#include "llvm/ADT/BitVector.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::partitioner {
+namespace {
+
+/// The text with the layer's own path left out, which is in attributes of its ops and in names of its parameters.
+std::string withoutPath(std::string text, const std::string &path) {
+  for (size_t at = 0; !path.empty() && (at = text.find(path, at)) != std::string::npos;)
+    text.erase(at, path.size());
+  return text;
+}
+
+/// Equal for layers of one kind. Operands are numbered: results of the layer's ops, and values from outside by first
+/// use.
+std::string signatureOf(const Layer &layer) {
+  DenseMap<Value, int> numbers, outside;
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (Operation *op : layer.ops) {
+    out << op->getName().getStringRef();
+    for (const NamedAttribute attribute : op->getAttrDictionary())
+      if (auto string = dyn_cast<StringAttr>(attribute.getValue()))
+        out << ' ' << attribute.getName().getValue() << '=' << withoutPath(string.str(), layer.path);
+      else // equal attributes are one object
+        out << ' ' << attribute.getName().getValue() << '=' << attribute.getValue().getAsOpaquePointer();
+    for (Value operand : op->getOperands()) {
+      if (const auto own = numbers.find(operand); own != numbers.end()) {
+        out << " %" << own->second;
+        continue;
+      }
+      const int number = outside.try_emplace(operand, static_cast<int>(outside.size())).first->second;
+      out << " ^" << number << ':' << operand.getType();
+      if (auto argument = dyn_cast<BlockArgument>(operand))
+        out << ir::text(ir::argumentKind(argument));
+    }
+    for (Value result : op->getResults()) {
+      out << " -> " << result.getType();
+      numbers[result] = static_cast<int>(numbers.size());
+    }
+    out << '\n';
+  }
+  return text;
+}
+
+double bytesOfType(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return static_cast<double>(tensor.getNumElements()) * std::max(1u, tensor.getElementTypeBitWidth() / 8);
+}
+
+/// For each layer, the bytes of the values that are computed up to it and read after it. Views are not counted: they
+/// are rematerialised.
+std::vector<double> crossingBytes(const std::vector<Layer> &layers) {
+  DenseMap<Operation *, size_t> layerOf;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (Operation *op : layers[i].ops)
+      layerOf[op] = i;
+  std::vector<double> bytes(layers.size());
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (Operation *op : layers[i].ops)
+      for (Value result : op->getResults()) {
+        size_t last = i;
+        for (Operation *user : result.getUsers())
+          if (const auto found = layerOf.find(user);
+              found != layerOf.end() && !isView(op) && !op->getOperands().empty())
+            last = std::max(last, found->second);
+        for (size_t k = i; k < last; ++k)
+          bytes[k] += bytesOfType(result.getType());
+      }
+  return bytes;
+}
+
+std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std::vector<double> &crossing) {
+  std::vector<LayerOutline> outline;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    LayerOutline &one = outline.emplace_back(
+        LayerOutline{layers[i].path, layers[i].path, layers[i].mark, layers[i].parameters, 0, crossing[i]});
+    for (Operation *op : layers[i].ops)
+      one.flops += flopsOf(op);
+  }
+  return outline;
+}
+
+/// Whether every layer that stays has an op on which the function's results depend.
+bool allAreUsed(func::FuncOp forward, const std::vector<Layer> &layers, const std::vector<bool> &removed) {
+  DenseSet<Operation *> live;
+  SmallVector<Operation *> work{forward.getBody().front().getTerminator()};
+  while (!work.empty())
+    for (Value operand : work.pop_back_val()->getOperands())
+      if (Operation *op = operand.getDefiningOp(); op && live.insert(op).second)
+        work.push_back(op);
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (!removed[i] && llvm::none_of(layers[i].ops, [&](Operation *op) { return live.contains(op); }))
+      return false;
+  return true;
+}
+
+/// Drops the arguments and results that belong to removed layers.
+void eraseNames(func::FuncOp forward, const std::vector<Layer> &layers, const std::vector<bool> &removed) {
+  const auto belongs = [&](StringRef name) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (removed[i] && name.starts_with(layers[i].path + "."))
+        return true;
+    return false;
+  };
+  Operation *end = forward.getBody().front().getTerminator();
+  BitVector results(forward.getNumResults()), arguments(forward.getNumArguments());
+  for (unsigned i = 0; i < forward.getNumResults(); ++i)
+    if (ir::resultKind(forward, i) == ir::SlotKind::Buffer && belongs(ir::resultText(forward, i, ir::attr::name)))
+      results.set(i);
+  end->eraseOperands(results);
+  (void)forward.eraseResults(results);
+  for (BlockArgument argument : forward.getArguments())
+    if (argument.use_empty() && belongs(ir::argumentText(argument, ir::attr::name)))
+      arguments.set(argument.getArgNumber());
+  (void)forward.eraseArguments(arguments);
+}
+
+} // namespace
+
+std::vector<LayerOutline> outlineOf(ModuleOp module) {
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  const std::vector<Layer> layers = layersOf(forward, layerNames(forward));
+  return outlineOf(layers, crossingBytes(layers));
+}
+
+std::vector<LayerOutline> keepDistinctLayers(ModuleOp module) {
+  constexpr size_t kept = 2; // of each kind
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  if (auto eval = module.lookupSymbol<func::FuncOp>("eval"))
+    eval.erase();
+  const std::vector<Layer> layers = layersOf(forward, layerNames(forward));
+  std::vector<LayerOutline> outline = outlineOf(layers, crossingBytes(layers));
+
+  std::map<std::string, std::vector<size_t>> kinds;
+  std::vector<bool> removed(layers.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    std::vector<size_t> &alike = kinds[signatureOf(layers[i])];
+    if (layers[i].path.empty() || !isListMember(layers[i].path) || alike.size() < kept)
+      alike.push_back(i);
+    else
+      removed[i] = true, outline[i].kept = layers[alike.back()].path;
+  }
+  // A reader of a removed layer reads the layer that stands for it, which comes before.
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (!removed[i])
+      places[layers[i].path] = i;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (size_t k = 0; removed[i] && k < layers[i].ops.size(); ++k)
+      layers[i].ops[k]->replaceAllUsesWith(layers[places.at(outline[i].kept)].ops[k]->getResults());
+  if (!allAreUsed(forward, layers, removed))
+    return {};
+  for (size_t i = layers.size(); i-- > 0;)
+    if (removed[i])
+      for (Operation *op : llvm::reverse(layers[i].ops))
+        op->erase();
+  eraseNames(forward, layers, removed);
+  return outline;
+}
+
+} // namespace cleave::partitioner

@@ -1,0 +1,279 @@
+// Measures splits of a reduced model, and compiles the finalists.
+#include "passes/search/StrategySearch.h"
+
+#include "partitioner/annotate/MixedRows.h"
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Constants.h"
+#include "partitioner/simulate/Memory.h"
+#include "partitioner/simulate/Simulate.h"
+#include "partitioner/stages/DistinctLayers.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/base/Error.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+
+namespace cleave::passes {
+namespace {
+
+using partitioner::Candidate;
+using partitioner::Cluster;
+using partitioner::LayerOutline;
+using partitioner::PlanCosts;
+using partitioner::PlanGroup;
+using partitioner::SplitChoice;
+using partitioner::Strategy;
+
+class StrategySearch {
+public:
+  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
+      : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
+        input{.request = request} {}
+
+  FoundStrategy run() {
+    readModel();
+    const partitioner::DeviceKind &kind = cluster.devices.front();
+    input.capacity = kind.memoryBytes() - static_cast<double>(partitioner::reservedBytes(kind));
+    input.secondsPerByte = [&](const PlanGroup &group) { return secondsPerByte(group); };
+    input.measure = [&](const SplitChoice &split) { return measure(split); };
+    input.least = leastSeconds();
+    return fastest(partitioner::searchPlans(input));
+  }
+
+private:
+  struct Reduced {
+    GraphModule model;
+    std::vector<LayerOutline> layers;
+  };
+
+  /// The model with `rows` rows and every kind of layer.
+  Reduced &reduced(int64_t rows) {
+    auto [found, fresh] = models.try_emplace(rows);
+    if (fresh) {
+      GraphModule whole = trace(rows, rows);
+      found->second.model = whole.clone();
+      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module());
+      if (found->second.layers.empty()) {
+        found->second.model = std::move(whole);
+        found->second.layers = partitioner::outlineOf(found->second.model.module());
+      }
+    }
+    return found->second;
+  }
+
+  void readModel() {
+    const int64_t rows = std::min<int64_t>(options.batch, 2);
+    const Reduced &model = reduced(rows);
+    std::set<std::string> kept;
+    for (const LayerOutline &layer : model.layers) {
+      input.layers.push_back({layer.path, layer.kept, layer.parameters,
+                              layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
+      marked |= layer.mark >= 0;
+      if (!layer.path.empty())
+        lastLayer = layer.kept, kept.insert(layer.kept);
+    }
+    names = partitioner::LayerNames({}, std::move(kept));
+    input.request.mixesRows = mixesRows(rows);
+    input.request.layers = std::ranges::count(input.layers, true, &partitioner::SearchLayer::parameters);
+  }
+
+  /// Whether the model combines the samples of a microbatch, also where it means to: the number of microbatches is then
+  /// a part of what it computes.
+  bool mixesRows(int64_t rows) {
+    CompileOptions whole = without(rows);
+    whole.evalBatch = 0;
+    whole.strategy = strategyOf({.rows = rows}, 1, 1);
+    const GraphModule made = step(reduced(rows).model.clone(), whole);
+    return partitioner::opThatMixesRows(llvm::cast<mlir::func::FuncOp>(made.function("train")), false);
+  }
+
+  std::string layerOf(const std::string &path) const {
+    if (path == "loss")
+      return lastLayer;
+    return names.of(path);
+  }
+
+  CompileOptions without(int64_t batch) const {
+    CompileOptions trial = options;
+    trial.batch = batch;
+    trial.code = false;
+    trial.printAfter.clear();
+    return trial;
+  }
+
+  const PlanCosts *measure(const SplitChoice &split) {
+    auto [found, fresh] = measured.try_emplace(split);
+    if (!fresh)
+      return found->second ? &*found->second : nullptr;
+    constexpr int64_t microbatches = 3;
+    CompileOptions trial = without(split.rows * microbatches);
+    trial.evalBatch = 0;
+    trial.strategy = strategyOf(split, 1, microbatches);
+    try {
+      const auto file = PlanFile::fromBytes(compile(reduced(split.rows).model.clone(), trial), "a trial plan");
+      found->second =
+          partitioner::measureLayers(file->plan(), cluster, [&](const std::string &path) { return layerOf(path); });
+    } catch (const Error &error) {
+      if (error.status != Status::User)
+        throw;
+    }
+    return found->second ? &*found->second : nullptr;
+  }
+
+  Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
+    Strategy strategy = input.request.pins.decided();
+    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Data), split.data, "search");
+    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Tensor), split.tensor, "search");
+    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Pipeline), pipeline, "search");
+    strategy.microbatches = microbatches;
+    strategy.recompute = {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}};
+    strategy.zero = split.zero;
+    strategy.sequence = split.sequence ? axisName(AxisRole::Tensor) : "";
+    return strategy;
+  }
+
+  /// Of the products of an iteration at the peaks of all devices: a backward pass has twice the operations of a forward
+  /// pass.
+  double leastSeconds() const {
+    double flops = 0, peak = 0;
+    for (const LayerOutline &layer : models.begin()->second.layers)
+      flops += 3 * layer.flops / static_cast<double>(models.begin()->first);
+    for (const Cluster::Place &place : cluster.places(input.request.devices))
+      peak += std::ranges::max(cluster.devices[place.kind].peakTflops) * 1e12;
+    return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
+  }
+
+  double secondsPerByte(const PlanGroup &group) const {
+    const partitioner::DeviceConstants &constants = partitioner::constantsOf(cluster.devices.front());
+    const int64_t ranks = group.split.data * group.split.tensor, perNode = cluster.nodes.front().devicesPerNode();
+    const auto &inside = cluster.nodes.front().inside;
+    if (inside && (!cluster.network || 2 * ranks <= perNode))
+      return 1 / (inside->bytesPerSecond() * constants.messageFraction);
+    if (!cluster.network)
+      return 0;
+    const auto senders = static_cast<double>(std::min(ranks, perNode));
+    return 1 / (constants.networkFraction *
+                std::min(cluster.network->bytesPerSecond() / senders, constants.deviceNetworkBytesPerSecond));
+  }
+
+  Strategy strategyOf(const Candidate &candidate) {
+    Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
+    strategy.schedule = candidate.schedule.name;
+    strategy.scheduleOrigin = "search";
+    strategy.chunks = candidate.schedule.chunks;
+    if (!marked && strategy.stageCount() > 1) {
+      strategy.stages = stagesOf(candidate);
+      strategy.stagesOrigin = "search";
+    }
+    return strategy;
+  }
+
+  std::vector<std::vector<std::string>> stagesOf(const Candidate &candidate) {
+    const std::vector<size_t> begins =
+        partitioner::cutStages(input.layers, *measure(candidate.group.split),
+                               static_cast<size_t>(candidate.group.pipeline * candidate.schedule.chunks));
+    std::vector<std::vector<std::string>> stages(begins.size());
+    std::map<std::string, int64_t> uses;
+    size_t stage = 0;
+    for (size_t i = 0; i < input.layers.size(); ++i) {
+      const bool first = stage + 1 < stages.size() && i == begins[stage + 1];
+      stage += first;
+      const std::string &path = input.layers[i].path;
+      if (const int64_t use = path.empty() ? 0 : ++uses[path]; use == 1 || (use > 1 && first))
+        stages[stage].push_back(partitioner::LayerUse{path, use}.str());
+    }
+    return stages;
+  }
+
+  /// Compiles and simulates the candidates that are estimated to be the fastest.
+  FoundStrategy fastest(const partitioner::SearchOutcome &outcome) {
+    FoundStrategy best;
+    auto record = std::make_shared<plan::SearchT>();
+    std::string problem;
+    for (const Candidate &candidate : finalistsOf(outcome)) {
+      CompileOptions trial = without(options.batch);
+      trial.strategy = strategyOf(candidate);
+      const int64_t microbatches = trial.strategy.microbatches;
+      const auto file =
+          PlanFile::fromBytes(compile(trace(options.batch / microbatches,
+                                            (options.evalBatch ? options.evalBatch : options.batch) / microbatches),
+                                      trial),
+                              "a finalist");
+      ++record->compiled;
+      if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
+        problem = *lacks;
+        continue;
+      }
+      const double step = partitioner::simulate(file->plan(), cluster).stepSeconds;
+      if (record->step > 0 && step >= record->step)
+        continue;
+      best.strategy = trial.strategy;
+      record->step = step, record->estimate = candidate.estimate.seconds;
+    }
+    if (record->step == 0)
+      throw environmentError(noneFits(outcome, problem));
+    describe(outcome, *record);
+    best.record = std::move(record);
+    return best;
+  }
+
+  /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
+  static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
+    constexpr size_t most = 4, mostAlike = 2;
+    std::vector<Candidate> finalists;
+    std::map<SplitChoice, size_t> alike;
+    for (const Candidate &candidate : outcome.candidates)
+      if (finalists.size() < most && ++alike[candidate.group.split] <= mostAlike)
+        finalists.push_back(candidate);
+    return finalists;
+  }
+
+  void describe(const partitioner::SearchOutcome &outcome, plan::SearchT &record) const {
+    const partitioner::SearchCounts &counts = outcome.counts;
+    record.lower = std::min(outcome.lower, record.step);
+    record.least = input.least;
+    record.total = static_cast<uint64_t>(counts.total);
+    record.evaluated = static_cast<uint64_t>(counts.evaluated);
+    record.pruned_by_bound = static_cast<uint64_t>(counts.prunedByBound);
+    record.pruned_by_memory = static_cast<uint64_t>(counts.prunedByMemory);
+    record.refused = static_cast<uint64_t>(counts.refused);
+    record.stopped_early = outcome.stoppedEarly;
+  }
+
+  std::string noneFits(const partitioner::SearchOutcome &outcome, const std::string &problem) const {
+    constexpr double gibibyte = 1 << 30;
+    const std::string ranks = fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+    if (!problem.empty())
+      return fmt::format("search: no strategy fits the memory of {}: {}", ranks, problem);
+    if (outcome.counts.prunedByMemory == 0)
+      return fmt::format("search: the model cannot be split over {} as requested ({} plans of {} refused)", ranks,
+                         outcome.counts.refused, outcome.counts.total);
+    return fmt::format(
+        "search: no strategy fits the memory of {}: the one that needs least takes {:.2f} GiB on a rank, "
+        "its device has {:.2f} GiB for it; more devices, a smaller batch or lower precision would help",
+        ranks, outcome.leastBytes / gibibyte, input.capacity / gibibyte);
+  }
+
+  const Trace &trace;
+  const CompileOptions &options;
+  const Cluster cluster;
+  partitioner::SearchInput input;
+  std::map<int64_t, Reduced> models; ///< by rows
+  std::map<SplitChoice, std::optional<PlanCosts>> measured;
+  partitioner::LayerNames names{{}};
+  std::string lastLayer;
+  bool marked = false;
+};
+
+} // namespace
+
+FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
+                             const partitioner::SpaceRequest &request) {
+  return StrategySearch(trace, options, request).run();
+}
+
+} // namespace cleave::passes

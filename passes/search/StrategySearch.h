@@ -1,0 +1,26 @@
+// Finds the strategy of a plan: the mesh and everything else that a request leaves open. No MLIR in this header.
+#pragma once
+#include "ir/GraphModule.h"
+#include "partitioner/search/Search.h"
+#include "passes/CompileOptions.h"
+
+#include <functional>
+#include <memory>
+
+namespace cleave::passes {
+
+/// Traces the model with so many rows in a microbatch of training, and of evaluation.
+using Trace = std::function<GraphModule(int64_t rows, int64_t evalRows)>;
+
+struct FoundStrategy {
+  partitioner::Strategy strategy;
+  std::shared_ptr<const plan::SearchT> record; ///< for the plan
+};
+
+/// The strategy that is predicted to be the fastest on `options.cluster` among those that `request` leaves open and
+/// that fit the devices' memory. The layers' costs are measured on a model that has every kind of layer; at most four
+/// plans are compiled and simulated. Throws environmentError, with the nearest miss, if none fits.
+FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
+                             const partitioner::SpaceRequest &request);
+
+} // namespace cleave::passes

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Tests of strategies that a search finds, and of `cleave solve`. Standard library only.
+
+search.py --build BUILD [unittest arguments]
+"""
+import gzip, json, os
+
+import programs
+from e2e import Case
+from programs import DIGITS
+
+CLUSTER = """name = "two nodes"
+[devices.a100-40g]
+backend = "cuda"
+memory_gib = %s
+memory_gb_per_s = 1555.0
+peak_tflops = { fp32 = 19.5, tf32 = 156.0, fp16 = 312.0, bf16 = 312.0 }
+[[nodes]]
+count = 2
+devices = { a100-40g = 4 }
+inside = { gb_per_s = 300.0, latency_us = 3.0 }
+[network]
+gb_per_s_per_node = 25.0
+latency_us = 10.0
+"""
+GPT = ["--layers", 8, "--width", 512, "--heads", 8, "--context", 256, "--vocab", 8192, "--batch", 64, "--precision", "bf16", "--no-code"]
+
+
+class Search(Case):
+    def cluster(self, memory=40.0):
+        with open(self.path("cluster.toml"), "w") as out:
+            out.write(CLUSTER % memory)
+        return ["--cluster", self.path("cluster.toml")]
+
+    def test_a_cluster_is_enough(self):
+        one, two = self.path("one.plan"), self.path("two.plan")
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "-o", one)
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", "auto", "--devices", 8, "-o", two)
+        with open(one, "rb") as a, open(two, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        self.ok("cleave", "verify", one)
+        shown = json.loads(self.ok("cleave", "show", "--json", one))
+        found, counts = shown["search"], shown["search"]["configurations"]
+        self.assertEqual(shown["ranks"], 8)
+        self.assertEqual(sum(counts[name] for name in counts if name != "total"), counts["total"])
+        self.assertGreater(counts["total"], 1000)
+        self.assertLessEqual(found["compiled"], 4)
+        self.assertLessEqual(found["lower_bound_ms"], found["step_ms"])
+        self.assertLess(found["floor_ms"], found["step_ms"])
+        self.assertIn("plans:", self.ok("cleave", "show", one))
+        for hand in (["--mesh", "dp=8"], ["--mesh", "dp=4,tp=2"], ["--mesh", "dp=2,tp=2,pp=2", "--microbatches", 8], ["--mesh", "tp=4,pp=2", "--microbatches", 4]):
+            self.ok("gpt", "plan", *GPT, *self.cluster(), *hand, "-o", two)
+            self.assertGreaterEqual(json.loads(self.ok("cleave", "simulate", "--json", two))["step_ms"], found["step_ms"] * 0.9999, hand)
+            self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", two))["search"])
+
+    def test_a_strategy_reads_back(self):
+        one, two, strategy = self.path("one.plan"), self.path("two.plan"), self.path("found.toml")
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "-o", one)
+        with open(strategy, "w") as out:
+            out.write(self.ok("cleave", "show", "--strategy", one))
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", two)
+        steps = [json.loads(self.ok("cleave", "simulate", "--json", plan))["step_ms"] for plan in (one, two)]
+        self.assertAlmostEqual(steps[0], steps[1])
+
+    def test_options_are_kept(self):
+        plan = self.path("kept.plan")
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--microbatches", 4, "--zero", 1, "--recompute", "full", "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertEqual(shown["microbatches"], 4)
+        text = self.ok("cleave", "show", "--strategy", plan)
+        self.assertIn("zero = 1", text)
+        self.assertIn('"full"', text)
+
+    def test_a_file_may_pin_the_mesh(self):
+        plan, strategy = self.path("pinned.plan"), self.path("pins.toml")
+        with open(strategy, "w") as out:
+            out.write("mesh = { dp = 2, tp = 2, pp = 2 }\nzero = 1\n")
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertEqual(shown["mesh"], {"dp": 2, "tp": 2, "pp": 2})
+        self.assertIn("zero = 1", self.ok("cleave", "show", "--strategy", plan))
+        self.assertEqual(shown["axis_order"], ["pp", "dp", "tp"])
+        self.assertGreater(shown["search"]["configurations"]["total"], 10)
+
+    def test_a_file_keeps_its_order_and_its_layers(self):
+        plan, strategy = self.path("pinned.plan"), self.path("pins.toml")
+        with open(strategy, "w") as out:
+            out.write('mesh = "pp=2/tp=2/dp=2"\n')
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertEqual(shown["axis_order"], ["pp", "tp", "dp"])
+        self.assertIsNotNone(shown["search"])
+        with open(strategy, "w") as out:  # recomputation by layer is not searched around: nothing is
+            out.write('mesh = { dp = 2, tp = 2, pp = 2 }\n[recompute]\n"blocks.0" = "full"\n')
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
+        self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
+        self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+
+    def test_models_that_combine_samples_keep_their_microbatches(self):
+        plan = self.path("norms.plan")
+        model = ["--depth", 18, "--batch", 64, "--no-code"]
+        self.ok("resnet", "plan", *model, *self.cluster(), "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertEqual((shown["ranks"], shown["microbatches"]), (8, 1))
+        one = shown["search"]["configurations"]["total"]
+        self.ok("resnet", "plan", *model, *self.cluster(), "--microbatches", 1, "-o", plan)
+        self.assertEqual(json.loads(self.ok("cleave", "show", "--json", plan))["search"]["configurations"]["total"], one)
+
+    def test_training_without_a_cluster(self):
+        model = ["--data", DIGITS, "--batch", 24, "--steps", 4]
+        one, _ = self.losses("mlp", *model)
+        many, _ = self.losses("mlp", *model, "--devices", 4, "--microbatches", 1)
+        self.same(one, many)
+
+    def test_what_cannot_be(self):
+        none = self.path("none.plan")
+        self.refused("gpt", "plan", *GPT, *self.cluster(memory=1.0), "-o", none, word="memory", status=3)
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--devices", 9, "-o", none, word="9")
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--batch-per-rank", 2, "-o", none, word="batch")
+        self.refused("gpt", "plan", *GPT, "--backend", "cuda", "--devices", 4, "-o", none, word="--cluster")
+        self.assertFalse(os.path.exists(none))
+
+
+class Solve(Case):
+    def problem(self, **changes):
+        problem = {"name": "small", "nodes": {"intervals": [[0, 2], [1, 3]], "costs": [[5, 1], [4, 2]], "usages": [[1, 10], [1, 10]]},
+                   "edges": {"nodes": [[0, 1]], "costs": [[0, 3, 3, 0]]}, "usage_limit": 11}
+        for path, value in changes.items():
+            at, keys = problem, path.split("__")
+            for key in keys[:-1]:
+                at = at[key]
+            at[keys[-1]] = value
+        with open(self.path("problem.json"), "w") as out:
+            json.dump({"problem": problem}, out)
+        return self.path("problem.json")
+
+    def test_solutions(self):
+        out = self.path("solution.json")
+        for limit, cost, choice in ((None, 3, [1, 1]), (20, 3, [1, 1]), (11, 8, [1, 0]), (2, 9, [0, 0])):
+            self.ok("cleave", "solve", self.problem(usage_limit=limit), "-o", out)
+            with open(out) as file:
+                found = json.load(file)
+            self.assertEqual((found["cost"], found["lower_bound"], found["optimal"], found["assignment"]), (cost, cost, True, choice))
+        with open(self.problem(), "rb") as file, gzip.open(self.path("problem.json.gz"), "wb") as packed:
+            packed.write(file.read())
+        self.ok("cleave", "solve", self.path("problem.json.gz"), "-o", out)
+
+    def test_what_cannot_be(self):
+        out = self.path("none.json")
+        for changes, word in (({"edges__nodes": [[0, 2]]}, "edges.nodes"), ({"edges__costs": [[0, 3, 3]]}, "edges.costs"),
+                              ({"nodes__costs": [[5, 1], []]}, "nodes.costs"), ({"nodes__usages": [[1, 10], [1]]}, "usages"),
+                              ({"nodes__intervals": [[2, 0], [1, 3]]}, "intervals"), ({"nodes__costs": [[5, "1"], [4, 2]]}, "nodes.costs")):
+            self.refused("cleave", "solve", self.problem(**changes), "-o", out, word=word)
+        self.refused("cleave", "solve", self.problem(usage_limit=1), "-o", out, word="1", status=3)
+        self.assertFalse(os.path.exists(out))
+
+
+if __name__ == "__main__":
+    programs.main()
