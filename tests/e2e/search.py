@@ -7,7 +7,7 @@ import gzip, json, os
 
 import programs
 from e2e import Case
-from programs import DIGITS
+from programs import DIGITS, run
 
 CLUSTER = """name = "two nodes"
 [devices.a100-40g]
@@ -31,6 +31,12 @@ class Search(Case):
         with open(self.path("cluster.toml"), "w") as out:
             out.write(CLUSTER % memory)
         return ["--cluster", self.path("cluster.toml")]
+
+    def said(self, *command):
+        """What a program that succeeds writes to standard error."""
+        status, _, err = run(*command)
+        self.assertEqual(status, 0, err)
+        return err
 
     def test_a_cluster_is_enough(self):
         one, two = self.path("one.plan"), self.path("two.plan")
@@ -95,6 +101,25 @@ class Search(Case):
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
         self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
         self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+
+    def test_memory_decides_what_is_open(self):
+        plan, mesh = self.path("fits.plan"), ["--mesh", "dp=4,pp=2", "--microbatches", 8]
+        sizes = {}
+        for kind in ("none", "selective", "full"):
+            self.ok("gpt", "plan", *GPT, *mesh, "--backend", "cuda", "--recompute", kind, "-o", plan)
+            sizes[kind] = max(json.loads(self.ok("cleave", "show", "--json", plan))["peak_bytes"]) / 2**30
+        self.assertGreater(sizes["none"], sizes["selective"])
+        self.assertGreater(sizes["selective"], sizes["full"])
+        self.assertEqual(self.said("gpt", "plan", *GPT, *self.cluster(), *mesh, "-o", plan), "")
+        reserved = 1.0
+        for kind, less in (("selective", "none"), ("full", "selective")):
+            cluster = self.cluster(memory=reserved + (sizes[kind] + sizes[less]) / 2)
+            said = self.said("gpt", "plan", *GPT, *cluster, *mesh, "-o", plan)
+            self.assertRegex(said, f"^recompute: {kind}, the least that fits cluster two nodes; without recomputation rank [0-9]+ needs .*\n$")
+            self.assertIn(f'"*" = "{kind}" # origin: memory', self.ok("cleave", "show", "--strategy", plan))
+            self.refused("gpt", "plan", *GPT, *cluster, *mesh, "--recompute", less, "-o", self.path("none.plan"), word="memory", status=3)
+        self.refused("gpt", "plan", *GPT, *self.cluster(memory=reserved + sizes["full"] / 2), *mesh, "-o", self.path("none.plan"),
+                     word="--zero 3", status=3)
 
     def test_models_that_combine_samples_keep_their_microbatches(self):
         plan = self.path("norms.plan")
