@@ -23,7 +23,27 @@ inside = { gb_per_s = 300.0, latency_us = 3.0 }
 gb_per_s_per_node = 25.0
 latency_us = 10.0
 """
+MIXED = """name = "mixed"
+[devices.v100-16g]
+backend = "cuda"
+memory_gib = 16.0
+memory_gb_per_s = 900.0
+peak_tflops = { fp32 = 15.7, fp16 = 125.0 }
+[devices.a100-40g]
+backend = "cuda"
+memory_gib = 40.0
+memory_gb_per_s = 1555.0
+peak_tflops = { fp32 = 19.5, tf32 = 156.0, fp16 = 312.0, bf16 = 312.0 }
+[[nodes]]
+count = 2
+devices = { v100-16g = 1, a100-40g = 1 }
+inside = { gb_per_s = 130.0, latency_us = 3.0 }
+[network]
+gb_per_s_per_node = 25.0
+latency_us = 10.0
+"""
 GPT = ["--layers", 8, "--width", 512, "--heads", 8, "--context", 256, "--vocab", 8192, "--batch", 64, "--precision", "bf16", "--no-code"]
+GPT16 = ["fp16" if word == "bf16" else word for word in GPT]
 
 
 class Search(Case):
@@ -101,6 +121,28 @@ class Search(Case):
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
         self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
         self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+
+    def test_devices_of_several_kinds(self):
+        with open(self.path("cluster.toml"), "w") as out:
+            out.write(MIXED)
+        plan, cluster = self.path("mixed.plan"), ["--cluster", self.path("cluster.toml")]
+        self.ok("gpt", "plan", *GPT16, *cluster, "--mesh", "dp=2,pp=2", "--microbatches", 8, "-o", plan)
+        even = json.loads(self.ok("cleave", "simulate", "--json", plan))["step_ms"]
+        self.ok("gpt", "plan", *GPT16, *cluster, "-o", plan)
+        self.ok("cleave", "verify", plan)
+        found, shown = json.loads(self.ok("cleave", "simulate", "--json", plan)), json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertLess(found["step_ms"], 0.85 * even)
+        self.assertTrue(found["fits"])
+        search, counts = shown["search"], shown["search"]["configurations"]
+        self.assertEqual(sum(counts[name] for name in counts if name != "total"), counts["total"])
+        self.assertLessEqual(search["lower_bound_ms"], search["step_ms"])
+        self.assertGreater(search["lower_bound_ms"], 0.5 * search["step_ms"])
+        # Devices alternate, so that axis pp must be the fastest for stages with devices of one kind.
+        flops = {}
+        for stage in shown["stages"]:
+            for rank in stage["ranks"]:
+                flops[rank % 2] = flops.get(rank % 2, 0) + stage["flops"]
+        self.assertGreater(flops[1], 1.5 * flops[0])
 
     def test_memory_decides_what_is_open(self):
         plan, mesh = self.path("fits.plan"), ["--mesh", "dp=4,pp=2", "--microbatches", 8]
