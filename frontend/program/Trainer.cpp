@@ -8,7 +8,7 @@
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
-#include "partitioner/simulate/Memory.h"
+#include "passes/pipeline/FitMemory.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/ScheduleSearch.h"
 #include "passes/search/StrategySearch.h"
@@ -245,21 +245,17 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
     std::puts(said.c_str());
 }
 
-/// Throws an environment error if the plan needs more memory than a device of the cluster has.
-static void requireMemory(const plan::Plan &plan, const RunOptions &options, const std::string &cluster) {
-  if (const auto problem = partitioner::memoryProblem(plan, partitioner::Cluster::parse(cluster, options.cluster)))
-    throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, *problem));
-}
-
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->optionsOf(options);
   impl->search(resolved);
-  std::vector<uint8_t> bytes = passes::searchAndCompile(impl->trace(resolved), Impl::forThisMachine(resolved));
-  const auto file = PlanFile::fromBytes(bytes, "the compiled plan");
+  passes::FittedPlan made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
+  const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
-  if (!resolved.cluster.empty())
-    requireMemory(file->plan(), options, resolved.cluster);
-  return bytes;
+  if (!made.problem.empty())
+    throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, made.problem));
+  if (!made.change.empty())
+    std::fputs((made.change + "\n").c_str(), stderr);
+  return std::move(made.bytes);
 }
 
 std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->optionsOf(options)).str(); }

@@ -39,4 +39,33 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   return begins;
 }
 
+std::vector<size_t> balancedCuts(const UnevenParts &parts) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  const size_t count = parts.kindOf.size(), n = parts.costs.front().size();
+  std::vector<std::vector<double>> sums;
+  for (const std::vector<double> &costs : parts.costs) {
+    sums.emplace_back(n + 1, 0);
+    for (size_t i = 0; i < n; ++i)
+      sums.back()[i + 1] = sums.back()[i] + costs[i];
+  }
+  // As above; but the cost before the last run need not grow with its length, so every start is tried, from the end.
+  std::vector<std::vector<double>> best(count + 1, std::vector<double>(n + 1, none));
+  std::vector<std::vector<size_t>> from(count + 1, std::vector<size_t>(n + 1, 0));
+  best[0][0] = 0;
+  for (size_t p = 1; p <= count; ++p)
+    for (size_t i = p; i <= n; ++i) {
+      const std::vector<double> &sum = sums[parts.kindOf[p - 1]];
+      const size_t first = std::max(p - 1, parts.earliest(p - 1, i));
+      for (size_t j = i; j-- > first && sum[i] - sum[j] < best[p][i];)
+        if (const double longest = std::max(best[p - 1][j], sum[i] - sum[j]); longest < best[p][i])
+          best[p][i] = longest, from[p][i] = j;
+    }
+  if (best[count][n] == none)
+    return {};
+  std::vector<size_t> begins(count);
+  for (size_t p = count, i = n; p > 0; --p)
+    i = begins[p - 1] = from[p][i];
+  return begins;
+}
+
 } // namespace cleave::partitioner

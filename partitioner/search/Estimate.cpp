@@ -5,6 +5,8 @@
 #include "partitioner/schedule/Named.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 namespace cleave::partitioner {
 namespace {
@@ -19,53 +21,130 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 
 } // namespace
 
-std::vector<size_t> cutStages(const std::vector<SearchLayer> &layers, const PlanCosts &use, size_t stages) {
-  std::vector<double> costs;
-  std::vector<size_t> first; // layer of each unit
-  bool open = false;         // the current unit has no parameters yet
+Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
+                     Links links)
+    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)) {}
+
+const SiteCosts &Estimator::siteAt(int64_t position) const {
+  return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
+}
+
+Schedule Estimator::shapeOf(const ScheduleChoice &schedule) const {
+  return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, placementOf(schedule.name)};
+}
+
+Estimator::Units Estimator::unitsOf() const {
+  Units units;
+  bool open = false; // the current unit has no parameters yet
   for (size_t i = 0; i < layers.size(); ++i) {
-    if (costs.empty() || (layers[i].parameters && !open)) {
-      costs.push_back(0), first.push_back(i);
-      open = true;
-    }
+    if (units.first.empty() || (layers[i].parameters && !open))
+      units.first.push_back(i), open = true;
     open &= !layers[i].parameters;
-    const LayerCost &layer = useOf(layers[i], use);
-    costs.back() += layer.forward + layer.backward;
+    units.of.push_back(units.first.size() - 1);
   }
+  return units;
+}
+
+std::vector<double> Estimator::secondsOf(const Units &units, const PlanCosts &use) const {
+  std::vector<double> seconds(units.first.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerCost &layer = useOf(layers[i], use);
+    seconds[units.of[i]] += layer.forward + layer.backward;
+  }
+  return seconds;
+}
+
+std::vector<size_t> Estimator::layersOf(const Units &units, const std::vector<size_t> &cuts) const {
   std::vector<size_t> begins;
-  if (stages <= costs.size())
-    for (const size_t unit : balancedCuts(costs, stages))
-      begins.push_back(first[unit]);
+  for (const size_t unit : cuts)
+    begins.push_back(units.first[unit]);
   return begins;
 }
 
-Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, const PlanCosts &use,
-                     double secondsPerByte)
-    : layers(layers), group(group), use(use), secondsPerByte(secondsPerByte) {}
+std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
+  const Schedule shape = shapeOf(schedule);
+  const Units units = unitsOf();
+  const auto stages = static_cast<size_t>(shape.stages());
+  if (stages > units.first.size())
+    return {};
+  if (positions.size() == 1)
+    return layersOf(units, balancedCuts(secondsOf(units, costsAt(0)), stages));
+  UnevenParts parts;
+  for (int64_t position = 0; position < group.pipeline; ++position)
+    parts.costs.push_back(secondsOf(units, costsAt(position)));
+  for (int64_t s = 0; s < shape.stages(); ++s)
+    parts.kindOf.push_back(static_cast<size_t>(shape.rankOf(s)));
+  return layersOf(units, balancedCuts(parts));
+}
 
-std::vector<Estimator::Stage> Estimator::stagesOf(const std::vector<size_t> &begins) const {
+void Estimator::add(Memory &memory, const LayerCost &layer) {
+  memory.fixed += layer.parameters + layer.copies + layer.gradients + layer.states;
+  memory.kept += layer.kept + layer.scores;
+  memory.transient = std::max(memory.transient, layer.transient);
+}
+
+std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
+  const Schedule schedule = namedSchedule(choice.name, group.pipeline, choice.chunks, group.microbatches);
+  const Units units = unitsOf();
+  if (static_cast<size_t>(schedule.stages()) > units.first.size())
+    return {};
+  // Microbatches that a stage keeps: as many as its rank does, divided among the rank's stages.
+  const std::vector<StageCosts> even(static_cast<size_t>(schedule.stages()),
+                                     {.forward = 1, .inputGradient = 1, .weightGradient = 1, .activationBytes = 1});
+  const std::vector<double> flying = peakBytes(schedule, even);
+  UnevenParts parts;
+  for (size_t position = 0; position < positions.size(); ++position)
+    parts.costs.push_back(secondsOf(units, costsAt(static_cast<int64_t>(position))));
+  for (int64_t s = 0; s < schedule.stages(); ++s)
+    parts.kindOf.push_back(positions.size() == 1 ? 0 : static_cast<size_t>(schedule.rankOf(s)));
+  parts.earliest = [&](size_t part, size_t end) {
+    const int64_t position = schedule.rankOf(static_cast<int64_t>(part));
+    const auto shares = static_cast<double>(schedule.chunks);
+    size_t first = 0;
+    for (const KindCosts &kind : siteAt(position)) {
+      Memory memory;
+      const size_t last = end < units.first.size() ? units.first[end] : layers.size();
+      size_t begin = end;
+      for (size_t i = last; i-- > 0;) {
+        add(memory, useOf(layers[i], kind.costs));
+        if (memory.fixed + memory.kept * flying[static_cast<size_t>(position)] / shares + memory.transient >
+            (kind.capacity - kind.costs.others) / shares)
+          break;
+        begin = units.first[units.of[i]] == i ? units.of[i] : begin;
+      }
+      first = std::max(first, begin);
+    }
+    return first;
+  };
+  return layersOf(units, balancedCuts(parts));
+}
+
+std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const {
   std::vector<Stage> stages(begins.size());
   const auto rows = static_cast<double>(group.split.rowsOfRank());
   for (size_t s = 0; s < stages.size(); ++s) {
     Stage &stage = stages[s];
+    const int64_t position = shape.rankOf(static_cast<int64_t>(s));
+    const SiteCosts &site = siteAt(position);
+    stage.memory.resize(site.size());
     const size_t end = s + 1 < stages.size() ? begins[s + 1] : layers.size();
     for (size_t i = begins[s]; i < end; ++i) {
-      const LayerCost &layer = useOf(layers[i], use);
+      const LayerCost &layer = useOf(layers[i], site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
       stage.costs.inputGradient += milliseconds * layer.backward / 2;
       stage.costs.weightGradient += milliseconds * layer.backward / 2;
-      stage.costs.activationBytes += layer.kept + layer.scores;
-      stage.fixed += layer.parameters + layer.copies + layer.gradients + layer.states;
-      stage.transient = std::max(stage.transient, layer.transient);
       stage.parameters += layer.parameters;
+      for (size_t k = 0; k < site.size(); ++k)
+        add(stage.memory[k], useOf(layers[i], site[k].costs));
     }
     if (s + 1 < stages.size())
-      stage.costs.send = milliseconds * secondsPerByte * rows * layers[end - 1].sentBytes;
+      stage.costs.send =
+          milliseconds * rows * layers[end - 1].sentBytes * links(position, shape.rankOf(static_cast<int64_t>(s) + 1));
   }
   return stages;
 }
 
-double Estimator::exposedEnds(double bytes, double forward, double backward) const {
+double Estimator::exposedEnds(const PlanCosts &use, double bytes, double forward, double backward) {
   // What precedes and follows the passes grows with the parameters of a rank.
   const double scale = bytes / std::max(use.total.parameters, 1.0);
   const auto exposed = [&](double seconds, int64_t count, double hiding) {
@@ -78,54 +157,99 @@ double Estimator::exposedEnds(double bytes, double forward, double backward) con
          exposed(use.sums, use.sumCount, backward);
 }
 
-double Estimator::lowest(int64_t chunks) const {
-  const std::vector<size_t> begins = cutStages(layers, use, static_cast<size_t>(group.pipeline * chunks));
+double Estimator::lowest(const ScheduleChoice &schedule) const {
+  const std::vector<size_t> begins = cut(schedule);
   if (begins.empty())
     return INFINITY;
+  const Schedule shape = shapeOf(schedule);
   std::vector<StageCosts> costs;
-  for (const Stage &stage : stagesOf(begins))
+  std::vector<double> work(static_cast<size_t>(group.pipeline));
+  for (const Stage &stage : stagesOf(shape, begins)) {
+    work[static_cast<size_t>(shape.rankOf(static_cast<int64_t>(costs.size())))] += stage.costs.work();
     costs.push_back(stage.costs);
-  const Schedule shape{"", group.pipeline, chunks, group.microbatches};
-  return lowestStep(shape, costs) / milliseconds;
-}
-
-double Estimator::leastBytes() const {
-  double bytes = 0;
-  for (const SearchLayer &layer : layers) {
-    const LayerCost &cost = useOf(layer, use);
-    bytes += cost.parameters + cost.copies + cost.gradients + cost.states + cost.kept + cost.scores;
   }
-  return bytes / static_cast<double>(group.pipeline) + use.others;
+  if (positions.size() == 1)
+    return lowestStep(shape, costs) / milliseconds;
+  // Other cuts have longer stages, but may let the busiest one begin earlier.
+  return (shape.chunks > 1 ? 0 : std::ranges::max(work) * static_cast<double>(group.microbatches)) / milliseconds;
 }
 
-Estimate Estimator::of(const ScheduleChoice &choice) const {
-  const Schedule schedule = namedSchedule(choice.name, group.pipeline, choice.chunks, group.microbatches);
-  const std::vector<size_t> begins = cutStages(layers, use, static_cast<size_t>(schedule.stages()));
-  Estimate estimate{INFINITY, INFINITY, INFINITY};
+std::pair<double, double> Estimator::leastBytes() const {
+  double bytes = 0, capacity = 0;
+  for (const SearchLayer &layer : layers) {
+    double least = INFINITY;
+    for (const SiteCosts *site : positions)
+      for (const KindCosts &kind : *site) {
+        const LayerCost &cost = useOf(layer, kind.costs);
+        least = std::min(least, cost.parameters + cost.copies + cost.gradients + cost.states + cost.kept + cost.scores);
+      }
+    bytes += least;
+  }
+  for (int64_t position = 0; position < group.pipeline; ++position) {
+    const KindCosts &smallest = *std::ranges::min_element(siteAt(position), {}, &KindCosts::capacity);
+    capacity += smallest.capacity, bytes += smallest.costs.others;
+  }
+  return {bytes, capacity};
+}
+
+void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages) const {
+  size_t kinds = 0;
+  for (const SiteCosts *site : positions)
+    kinds = std::max(kinds, site->size());
+  std::set<int64_t> lacking;
+  for (size_t k = 0; k < kinds; ++k) {
+    std::vector<StageCosts> costs;
+    const auto of = [&](const auto &all) -> const auto & { return all[std::min(k, all.size() - 1)]; };
+    for (const Stage &stage : stages) {
+      costs.push_back(stage.costs);
+      costs.back().activationBytes = of(stage.memory).kept;
+    }
+    const std::vector<double> peaks = peakBytes(schedule, costs);
+    for (int64_t position = 0; position < group.pipeline; ++position) {
+      double fixed = 0, transient = 0;
+      for (size_t s = 0; s < stages.size(); ++s)
+        if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
+          fixed += of(stages[s].memory).fixed;
+          transient = std::max(transient, of(stages[s].memory).transient);
+        }
+      const KindCosts &kind = of(siteAt(position));
+      const double bytes = fixed + peaks[static_cast<size_t>(position)] + transient + kind.costs.others;
+      if (bytes - kind.capacity > estimate.bytes - estimate.capacity)
+        estimate.bytes = bytes, estimate.capacity = kind.capacity;
+      if (bytes > kind.capacity)
+        lacking.insert(position);
+    }
+  }
+  estimate.lacking.assign(lacking.begin(), lacking.end());
+}
+
+Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {
+  Estimate estimate{INFINITY, INFINITY, -INFINITY, INFINITY};
   if (begins.empty())
-    return estimate;
-  const std::vector<Stage> stages = stagesOf(begins);
+    return {INFINITY, INFINITY, INFINITY, 0};
+  const Schedule schedule = namedSchedule(choice.name, group.pipeline, choice.chunks, group.microbatches);
+  const std::vector<Stage> stages = stagesOf(schedule, begins);
   std::vector<StageCosts> costs;
   for (const Stage &stage : stages)
     costs.push_back(stage.costs);
   const auto times = timesOf(schedule, costs);
   if (!times)
-    return estimate;
-  const std::vector<double> peaks = peakBytes(schedule, costs);
-  estimate = {0, lowestStep(schedule, costs) / milliseconds, 0};
-  for (size_t position = 0; position < peaks.size(); ++position) {
-    double parameters = 0, fixed = 0, transient = 0, forward = 0, backward = 0; // of one microbatch
+    return {INFINITY, INFINITY, INFINITY, 0};
+  estimate.seconds = 0;
+  estimate.lower = lowestStep(schedule, costs) / milliseconds;
+  for (int64_t position = 0; position < group.pipeline; ++position) {
+    double parameters = 0, forward = 0, backward = 0; // of one microbatch
     for (size_t s = 0; s < stages.size(); ++s)
-      if (schedule.rankOf(static_cast<int64_t>(s)) == static_cast<int64_t>(position)) {
-        parameters += stages[s].parameters, fixed += stages[s].fixed;
+      if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
+        parameters += stages[s].parameters;
         forward += stages[s].costs.forward / milliseconds;
         backward += (stages[s].costs.inputGradient + stages[s].costs.weightGradient) / milliseconds;
-        transient = std::max(transient, stages[s].transient);
       }
-    const double end = (*times)[position].empty() ? 0 : (*times)[position].back().end / milliseconds;
-    estimate.seconds = std::max(estimate.seconds, end + exposedEnds(parameters, forward, backward));
-    estimate.bytes = std::max(estimate.bytes, fixed + peaks[position] + transient + use.others);
+    const std::vector<Span> &spans = (*times)[static_cast<size_t>(position)];
+    const double end = spans.empty() ? 0 : spans.back().end / milliseconds;
+    estimate.seconds = std::max(estimate.seconds, end + exposedEnds(costsAt(position), parameters, forward, backward));
   }
+  addMemory(estimate, schedule, stages);
   return estimate;
 }
 

@@ -4,6 +4,7 @@
 #include "partitioner/search/LayerCosts.h"
 #include "partitioner/search/Space.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,39 +21,66 @@ struct SearchLayer {
 struct Estimate {
   double seconds = 0; ///< of an iteration
   double lower = 0;   ///< no schedule of these stages is faster
-  double bytes = 0;   ///< of the rank that needs most
+  /// Bytes that the rank needs which comes closest to its device's memory or exceeds it most, and what it has.
+  double bytes = 0, capacity = 0;
+  std::vector<int64_t> lacking = {}; ///< positions on the pipeline whose ranks need more than they have
+  bool fits() const { return bytes <= capacity; }
 };
 
-/// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if there
-/// are too few layers. Layers without parameters join the one before.
-std::vector<size_t> cutStages(const std::vector<SearchLayer> &layers, const PlanCosts &use, size_t stages);
+/// The costs of the layers at each position of the pipeline; one entry: the same at all of them.
+using PositionCosts = std::vector<const SiteCosts *>;
 
-/// Estimates the plans of a group. `secondsPerByte`: of a message between neighbouring stages.
+/// Estimates the plans of a group.
 class Estimator {
 public:
-  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, const PlanCosts &use,
-            double secondsPerByte);
+  /// Seconds that a byte takes from one position of the pipeline to another.
+  using Links = std::function<double(int64_t from, int64_t to)>;
 
-  /// A lower bound of every schedule with this number of stages on each rank, without the tail of the iteration.
-  double lowest(int64_t chunks) const;
-  Estimate of(const ScheduleChoice &schedule) const;
-  /// Bytes that the rank with most needs in any plan of the group: at least the average, with one microbatch in flight.
-  double leastBytes() const;
+  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links);
+
+  /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
+  /// there are too few layers. Layers without parameters join the one before.
+  std::vector<size_t> cut(const ScheduleChoice &schedule) const;
+  /// The same among the cuts that fit the memory; where a rank has several stages, each gets an equal part of it.
+  std::vector<size_t> cutToFit(const ScheduleChoice &schedule) const;
+
+  /// A lower bound of every schedule with this number and placement of stages, without the tail of the iteration.
+  double lowest(const ScheduleChoice &schedule) const;
+  /// `begins`: the first layer of each stage.
+  Estimate of(const ScheduleChoice &schedule, const std::vector<size_t> &begins) const;
+  /// Bytes that all positions need and have together, in any plan of the group, with one microbatch in flight.
+  std::pair<double, double> leastBytes() const;
 
 private:
+  struct Memory {
+    double fixed = 0, kept = 0, transient = 0; ///< bytes; kept: of a microbatch
+  };
   struct Stage {
     StageCosts costs;
-    double fixed = 0, transient = 0, parameters = 0; ///< bytes; parameters: a part of `fixed`
+    double parameters = 0;      ///< bytes
+    std::vector<Memory> memory; ///< on each kind of device of its position
   };
-  std::vector<Stage> stagesOf(const std::vector<size_t> &begins) const;
+  struct Units {
+    std::vector<size_t> first; ///< layer
+    std::vector<size_t> of;    ///< unit of each layer
+  };
+  const SiteCosts &siteAt(int64_t position) const;
+  const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
+  Schedule shapeOf(const ScheduleChoice &schedule) const;
+  Units unitsOf() const;
+  std::vector<double> secondsOf(const Units &units, const PlanCosts &use) const;
+  std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
+  static void add(Memory &memory, const LayerCost &layer);
+  std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;
   /// Seconds before and after the passes of a rank with so many bytes of parameters. The first microbatch's forward
   /// pass hides what gathers parameters, the last one's backward pass what sums gradients.
-  double exposedEnds(double bytes, double forward, double backward) const;
+  static double exposedEnds(const PlanCosts &use, double bytes, double forward, double backward);
+  void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages) const;
 
   const std::vector<SearchLayer> &layers;
   const PlanGroup &group;
-  const PlanCosts &use;
-  double secondsPerByte;
+  const PositionCosts positions;
+  const Links links;
 };
 
 } // namespace cleave::partitioner

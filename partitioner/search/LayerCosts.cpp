@@ -11,6 +11,7 @@
 #include "runtime/plan/steps/Steps.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -22,10 +23,11 @@ namespace {
 
 class LayerMeasure {
 public:
-  LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf)
-      : plan(plan), simulation(simulate(plan, cluster, {.timeline = true})),
-        program(*plan.programs()->Get(simulation.ranks.classes.front().program)),
-        kind(cluster.devices[simulation.ranks.classes.front().kind]), layerOf(layerOf) {}
+  LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, size_t rankClass,
+               const LayerOf &layerOf)
+      : plan(plan), timeline(simulation.timeline[rankClass]),
+        program(*plan.programs()->Get(simulation.ranks.classes[rankClass].program)),
+        kind(cluster.devices[simulation.ranks.classes[rankClass].kind]), layerOf(layerOf) {}
 
   PlanCosts run() {
     times();
@@ -70,7 +72,7 @@ private:
   /// Between the ends of two steps that compute, the time belongs to the layer of the second.
   void times() {
     constexpr int32_t measured = 1; // microbatch
-    std::vector<StepSpan> spans = simulation.timeline.front();
+    std::vector<StepSpan> spans = timeline;
     std::ranges::stable_sort(spans, {}, &StepSpan::begin);
     use.hides = backendOf(plan) == Target::Kind::Cuda;
     const auto last = static_cast<int32_t>(plan.microbatches()) - 1;
@@ -211,7 +213,7 @@ private:
   }
 
   const plan::Plan &plan;
-  const Simulation simulation;
+  const std::vector<StepSpan> &timeline;
   const plan::Program &program;
   const DeviceKind &kind;
   const LayerOf &layerOf;
@@ -224,8 +226,21 @@ private:
 
 } // namespace
 
-PlanCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf) {
-  return LayerMeasure(plan, cluster, layerOf).run();
+SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
+                        const LayerOf &layerOf) {
+  const Simulation simulation = simulate(plan, cluster, {.timeline = true, .devices = devices});
+  SiteCosts all;
+  std::set<size_t> kinds;
+  for (size_t c = 0; c < simulation.ranks.classes.size(); ++c)
+    if (const size_t kind = simulation.ranks.classes[c].kind; kinds.insert(kind).second) {
+      const DeviceKind &device = cluster.devices[kind];
+      all.push_back({LayerMeasure(plan, cluster, simulation, c, layerOf).run(),
+                     device.memoryBytes() - static_cast<double>(reservedBytes(device))});
+    }
+  std::ranges::stable_sort(all, std::greater(), [](const KindCosts &one) {
+    return one.costs.total.forwardWork + one.costs.total.backwardWork;
+  });
+  return all;
 }
 
 } // namespace cleave::partitioner

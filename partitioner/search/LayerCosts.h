@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace cleave::partitioner {
 
@@ -36,12 +37,21 @@ struct PlanCosts {
   double others = 0;  ///< bytes that no layer has: inputs, workspaces, scalars
 };
 
+/// The costs on one kind of device of a site, and the bytes of the device that a plan may use.
+struct KindCosts {
+  PlanCosts costs;
+  double capacity = 0;
+};
+/// The costs on all kinds of devices of a site, those of the slowest first: it decides the times.
+using SiteCosts = std::vector<KindCosts>;
+
 /// Maps the path of a step or tensor to its layer; empty: the layer of the step before.
 using LayerOf = std::function<std::string(const std::string &path)>;
 
 /// Simulates `plan`, which has one stage, at least three microbatches and a joined backward pass, and has passed the
 /// checks of its structure. The second microbatch gives the times of layers: parameters are gathered before the first
-/// one, and gradients summed after the last. Throws as simulate() does.
-PlanCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const LayerOf &layerOf);
+/// one, and gradients summed after the last. `devices`: see SimulateOptions. Throws as simulate() does.
+SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
+                        const LayerOf &layerOf);
 
 } // namespace cleave::partitioner

@@ -1,8 +1,12 @@
 // The queue of groups by their bounds.
 #include "partitioner/search/Search.h"
 
+#include "partitioner/schedule/Named.h"
+
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -17,7 +21,7 @@ constexpr double slack = 0.97;
 constexpr int64_t manyRows = 16;
 
 /// Stage 2 and 3 of the bounds are measured without ZeRO: what each of its stages divides among the ranks of axis dp.
-PlanCosts withZero(PlanCosts use, int64_t zero, int64_t data) {
+PlanCosts dividedByZero(PlanCosts use, int64_t zero, int64_t data) {
   const auto divide = [&](double &bytes, int64_t from) {
     if (zero >= from)
       bytes /= static_cast<double>(data);
@@ -32,23 +36,31 @@ PlanCosts withZero(PlanCosts use, int64_t zero, int64_t data) {
   return use;
 }
 
+SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
+  for (KindCosts &kind : site)
+    kind.costs = dividedByZero(std::move(kind.costs), zero, data);
+  return site;
+}
+
 class PlanSearch {
 public:
-  explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {}
+  explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
+    for (const SearchLayer &layer : input.layers)
+      ++times[layer.measured];
+  }
 
   SearchOutcome run() {
     for (size_t g = 0; g < groups.size(); ++g) {
       schedules.push_back(schedulesOf(input.request, groups[g]));
       outcome.counts.total += rowsOf(g);
     }
-    reference = input.measure({.rows = std::min(manyRows, input.request.batch)});
-    if (!reference) {
-      outcome.counts.refused = outcome.counts.total;
-      return std::move(outcome);
-    }
     for (size_t g = 0; g < groups.size(); ++g)
-      if (rowsOf(g))
-        push(g, 1, boundOfWork(groups[g]));
+      if (rowsOf(g)) {
+        if (const auto bound = boundOfWork(groups[g]))
+          push(g, 1, *bound);
+        else
+          drop(g, outcome.counts.refused);
+      }
     while (!queue.empty()) {
       const Entry next = queue.top();
       queue.pop();
@@ -80,21 +92,82 @@ private:
 
   void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
 
-  /// The time of a rank that computes its share of `passes` seconds a row in every microbatch, and waits until its
-  /// first microbatch has passed the other stages.
-  static double boundOf(const PlanGroup &group, double forward, double passes) {
-    constexpr double mostChunks = 8;
-    const double rows = static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(group.pipeline);
-    return rows * (static_cast<double>(group.microbatches) * passes +
-                   static_cast<double>(group.pipeline - 1) * forward / mostChunks);
+  /// Costs at the positions of a group's pipeline, as measured for the ranks of one group along axis tp.
+  using Positions = std::vector<SiteCosts>;
+
+  std::optional<Positions> measureParts(const PlanGroup &group, const SplitChoice &split) {
+    Positions positions;
+    for (const std::vector<Site> &sites : input.parts(group, split.tensor)) {
+      SiteCosts &position = positions.emplace_back();
+      for (const Site site : sites) {
+        const SiteCosts *use = input.measure(split, site);
+        if (!use)
+          return std::nullopt;
+        position.insert(position.end(), use->begin(), use->end());
+      }
+      std::ranges::stable_sort(position, std::greater(), [](const KindCosts &one) {
+        return one.costs.total.forwardWork + one.costs.total.backwardWork;
+      });
+    }
+    return positions;
   }
 
-  double boundOfWork(const PlanGroup &group) const {
-    const auto rows = static_cast<double>(std::min(manyRows, input.request.batch) * group.split.tensor);
-    const double forward = timesOfAll(*reference, &LayerCost::forwardWork),
-                 backward = timesOfAll(*reference, &LayerCost::backwardWork),
-                 again = group.split.recompute == Recomputation::Full ? slack * forward : 0;
-    return slack * boundOf(group, forward / rows, (forward + backward + again) / rows);
+  /// Seconds that the layers take, divided among the positions so that the longest takes as little as possible, or
+  /// less: weights of the positions which add up to one bound the longest by the sum of each layer's least weighted
+  /// time.
+  double leastShare(const PlanGroup &group, const PositionCosts &positions, auto seconds) const {
+    if (positions.size() == 1)
+      return sumOf(positions.front()->front().costs, seconds) / static_cast<double>(group.pipeline);
+    double speeds = 0;
+    std::vector<double> weights;
+    for (const SiteCosts *site : positions) {
+      weights.push_back(1 / std::max(sumOf(site->front().costs, seconds), 1e-30));
+      speeds += weights.back();
+    }
+    double share = 0;
+    for (const auto &[path, count] : times) {
+      double least = INFINITY;
+      for (size_t p = 0; p < positions.size(); ++p) {
+        const PlanCosts &use = positions[p]->front().costs;
+        const auto layer = use.layers.find(path);
+        least = std::min(least, layer == use.layers.end() ? 0 : weights[p] / speeds * seconds(layer->second));
+      }
+      share += count * least;
+    }
+    return share;
+  }
+
+  double sumOf(const PlanCosts &use, auto seconds) const {
+    double sum = 0;
+    for (const auto &[path, layer] : use.layers)
+      if (const auto found = times.find(path); found != times.end())
+        sum += found->second * seconds(layer);
+    return sum;
+  }
+
+  /// The time of a rank that computes its share of the passes in every microbatch, and waits until its first microbatch
+  /// has passed the other stages. `rows`: those of the measured times.
+  double boundOf(const PlanGroup &group, const PositionCosts &positions, double rows, auto forward, auto passes) const {
+    constexpr double mostChunks = 8;
+    const double share = leastShare(group, positions, passes);
+    // Uneven stages may let the busiest rank begin at once.
+    const double wait = positions.size() > 1 ? 0
+                                             : static_cast<double>(group.pipeline - 1) / mostChunks *
+                                                   leastShare(group, positions, forward);
+    return slack * static_cast<double>(group.split.rowsOfRank()) / rows *
+           (static_cast<double>(group.microbatches) * share + wait);
+  }
+
+  std::optional<double> boundOfWork(const PlanGroup &group) {
+    const int64_t rows = std::min(manyRows, input.request.batch);
+    const auto positions = measureParts(group, {.rows = rows});
+    if (!positions)
+      return std::nullopt;
+    const double again = group.split.recompute == Recomputation::Full ? 1 + slack : 1;
+    return boundOf(
+        group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
+        [](const LayerCost &layer) { return layer.forwardWork; },
+        [&](const LayerCost &layer) { return again * layer.forwardWork + layer.backwardWork; });
   }
 
   void tighten(const Entry &entry) {
@@ -115,61 +188,95 @@ private:
 
   /// Whether parameters, gradients and states fit if they are divided evenly.
   bool mayFit(const PlanGroup &group) {
-    const PlanCosts use = withZero(*reference, group.split.zero, group.split.data);
-    double bytes = 0;
-    for (const auto &[path, layer] : use.layers)
-      bytes += times(path) * (layer.parameters + layer.gradients + layer.states);
-    bytes /= static_cast<double>(group.split.tensor * group.pipeline);
-    return fits(bytes);
+    const Positions positions = *measureParts(group, {.rows = std::min(manyRows, input.request.batch)});
+    const SiteCosts use = withZero({positions.front().front()}, group.split.zero, group.split.data);
+    const double bytes = sumOf(
+        use.front().costs, [](const LayerCost &layer) { return layer.parameters + layer.gradients + layer.states; });
+    double capacity = 0;
+    for (int64_t position = 0; position < group.pipeline; ++position)
+      capacity += std::ranges::min_element(positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)], {},
+                                           &KindCosts::capacity)
+                      ->capacity;
+    const auto ranks = static_cast<double>(group.pipeline);
+    return fits(bytes / static_cast<double>(group.split.tensor) / ranks, capacity / ranks);
   }
 
-  bool fits(double bytes) {
-    if (bytes > input.capacity)
-      least = least > 0 ? std::min(least, bytes) : bytes;
-    outcome.leastBytes = least;
-    return bytes <= input.capacity;
-  }
-
-  /// How many layers of the model have the costs of a measured one.
-  double times(const std::string &measured) const {
-    return static_cast<double>(std::ranges::count(input.layers, measured, &SearchLayer::measured));
-  }
-
-  double timesOfAll(const PlanCosts &use, double LayerCost::*time) const {
-    double seconds = 0;
-    for (const auto &[path, layer] : use.layers)
-      seconds += times(path) * layer.*time;
-    return seconds;
+  bool fits(double bytes, double capacity) {
+    if (bytes > capacity && (outcome.leastBytes == 0 || bytes - capacity < outcome.leastBytes - outcome.capacity))
+      outcome.leastBytes = bytes, outcome.capacity = capacity;
+    return bytes <= capacity;
   }
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
     const int64_t rows = std::min(manyRows, input.request.batch);
-    const PlanCosts *use =
-        input.measure({.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
-    if (!use)
+    const auto positions =
+        measureParts(group, {.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
+    if (!positions)
       return drop(entry.group, outcome.counts.refused);
-    const double forward = timesOfAll(*use, &LayerCost::forward) / static_cast<double>(rows),
-                 backward = timesOfAll(*use, &LayerCost::backward) / static_cast<double>(rows);
-    push(entry.group, 2, std::max(entry.bound, slack * boundOf(group, forward, forward + backward)));
+    const double bound = boundOf(
+        group, pointersTo(*positions), static_cast<double>(rows), [](const LayerCost &layer) { return layer.forward; },
+        [](const LayerCost &layer) { return layer.forward + layer.backward; });
+    push(entry.group, 2, std::max(entry.bound, bound));
+  }
+
+  /// A lower bound of a row by its layers' costs, without the tail of the iteration.
+  double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
+    const double lower = estimatorOf(group, positions).lowest(schedule);
+    if (positions.size() == 1)
+      return lower;
+    const double share =
+        leastShare(group, positions, [](const LayerCost &layer) { return layer.forward + layer.backward; });
+    return std::max(lower, static_cast<double>(group.microbatches) * share);
+  }
+
+  PositionCosts pointersTo(const Positions &positions) const {
+    PositionCosts pointers;
+    for (const SiteCosts &site : positions)
+      pointers.push_back(&site);
+    return pointers;
+  }
+
+  Estimator estimatorOf(const PlanGroup &group, PositionCosts positions) const {
+    return {input.layers, group, std::move(positions),
+            [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }};
+  }
+
+  /// The costs of a group's layers at its positions, as measured with its rows for one group along axis tp.
+  std::optional<Positions> measureRows(const PlanGroup &group, Recomputation recompute) {
+    SplitChoice split = group.split;
+    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
+    auto positions = measureParts(group, split);
+    for (size_t p = 0; positions && p < positions->size(); ++p)
+      (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
+    return positions;
+  }
+
+  /// Whether a plan of the group may fit, if its ranks recompute as much as they can.
+  bool mayFit(const PlanGroup &group, const Positions &positions) {
+    const auto average = [&](const Positions &some) {
+      auto [bytes, capacity] = estimatorOf(group, pointersTo(some)).leastBytes();
+      return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
+    };
+    auto [bytes, capacity] = average(positions);
+    if (bytes > capacity && recomputesMore(group))
+      if (const auto full = measureRows(group, Recomputation::Full))
+        std::tie(bytes, capacity) = average(*full);
+    return fits(bytes, capacity);
   }
 
   void boundOfRows(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    SplitChoice split = group.split;
-    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0;
-    const PlanCosts *use = input.measure(split);
-    if (!use)
+    const auto positions = measureRows(group, group.split.recompute);
+    if (!positions)
       return drop(entry.group, outcome.counts.refused);
-    const PlanCosts divided = withZero(*use, group.split.zero, group.split.data);
-    const Estimator estimator(input.layers, group, divided, input.secondsPerByte(group));
-    if (!fits(estimator.leastBytes()))
+    if (!mayFit(group, *positions))
       return drop(entry.group, outcome.counts.prunedByMemory);
     double bound = INFINITY;
-    std::set<int64_t> chunks;
+    std::set<std::pair<int64_t, Placement>> shapes;
     for (const ScheduleChoice &schedule : schedules[entry.group])
-      if (chunks.insert(schedule.chunks).second)
-        bound = std::min(bound, estimator.lowest(schedule.chunks));
+      if (shapes.emplace(schedule.chunks, placementOf(schedule.name)).second)
+        bound = std::min(bound, lowestOf(group, schedule, pointersTo(*positions)));
     push(entry.group, 3, std::max(entry.bound, slack * bound));
   }
 
@@ -182,7 +289,62 @@ private:
     return group.split.zero >= 2 && found != fitting.end();
   }
 
-  static std::tuple<SplitChoice, int64_t> key(const PlanGroup &group) { return {group.split, group.pipeline}; }
+  using Key = std::tuple<SplitChoice, int64_t, std::array<AxisRole, axisRoles.size()>>;
+  static Key key(const PlanGroup &group) { return {group.split, group.pipeline, group.order}; }
+
+  /// Whether ranks that lack memory may recompute more than the group says: where nobody asked for less.
+  bool recomputesMore(const PlanGroup &group) const {
+    return group.split.recompute != Recomputation::Full && !pinnedRecomputation(input.request.pins);
+  }
+
+  /// The costs at the positions of a group; nothing if the model cannot be split so.
+  std::optional<PositionCosts> measure(const PlanGroup &group, const std::vector<Recomputation> &recompute) {
+    std::vector<Site> sites = input.positions(group);
+    if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
+      sites.resize(recompute.size(), sites.front()); // of one kind
+    PositionCosts positions;
+    for (size_t p = 0; p < sites.size(); ++p) {
+      SplitChoice split = group.split;
+      split.recompute = recompute[p];
+      positions.push_back(input.measure(split, sites[p]));
+      if (!positions.back())
+        return std::nullopt;
+    }
+    return positions;
+  }
+
+  /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
+  /// more, until none lacks any.
+  std::optional<Candidate> fastest(const PlanGroup &group, const ScheduleChoice &schedule, bool &allFit) {
+    std::optional<Candidate> found;
+    const auto consider = [&](const Estimator &estimator, std::vector<size_t> begins,
+                              const std::vector<Recomputation> &recompute) {
+      Estimate estimate = estimator.of(schedule, begins);
+      if (fits(estimate.bytes, estimate.capacity) && (!found || estimate.seconds < found->estimate.seconds))
+        found = {group, schedule, estimate, std::move(begins), recompute};
+      return estimate;
+    };
+    std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
+    for (;;) {
+      const auto positions = measure(group, recompute);
+      if (!positions)
+        return found;
+      const Estimator estimator = estimatorOf(group, *positions);
+      const Estimate balanced = consider(estimator, estimator.cut(schedule), recompute);
+      if (balanced.fits())
+        return found;
+      allFit = false;
+      if (group.pipeline > 1)
+        consider(estimator, estimator.cutToFit(schedule), recompute);
+      bool more = false;
+      for (const int64_t position : balanced.lacking)
+        if (Recomputation &kind = recompute[static_cast<size_t>(position)];
+            recomputesMore(group) && kind != Recomputation::Full)
+          kind = kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full, more = true;
+      if (!more)
+        return found;
+    }
+  }
 
   void estimate(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
@@ -190,28 +352,27 @@ private:
       fitting.insert(key(group));
       return drop(entry.group, outcome.counts.prunedByBound);
     }
-    const PlanCosts *use = input.measure(group.split);
-    if (!use)
+    const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
+    const auto positions = measure(group, recompute);
+    if (!positions)
       return drop(entry.group, outcome.counts.refused);
-    const Estimator estimator(input.layers, group, *use, input.secondsPerByte(group));
     bool allFit = true;
     for (const ScheduleChoice &schedule : schedules[entry.group]) {
-      const double lower = estimator.lowest(schedule.chunks);
+      const double lower = lowestOf(group, schedule, *positions);
       if (lower >= best) {
         ++outcome.counts.prunedByBound;
         lowest = std::min(lowest, lower);
         continue;
       }
-      const Estimate found = estimator.of(schedule);
-      if (!fits(found.bytes)) {
+      auto found = fastest(group, schedule, allFit);
+      if (!found) {
         ++outcome.counts.prunedByMemory;
-        allFit = false;
         continue;
       }
       ++outcome.counts.evaluated;
-      best = std::min(best, found.seconds);
-      lowest = std::min(lowest, found.lower);
-      outcome.candidates.push_back({group, schedule, found});
+      best = std::min(best, found->estimate.seconds);
+      lowest = std::min(lowest, std::min(lower, found->estimate.lower));
+      outcome.candidates.push_back(std::move(*found));
     }
     if (allFit)
       fitting.insert(key(group));
@@ -220,11 +381,11 @@ private:
   const SearchInput &input;
   const std::vector<PlanGroup> groups;
   std::vector<std::vector<ScheduleChoice>> schedules; ///< by group
-  const PlanCosts *reference = nullptr;
+  std::map<std::string, double> times;                ///< how many layers of the model have the costs of a measured one
   std::priority_queue<Entry> queue;
-  std::set<std::tuple<SplitChoice, int64_t>> fitting;
+  std::set<Key> fitting;
   SearchOutcome outcome;
-  double best = INFINITY, lowest = INFINITY, least = 0;
+  double best = INFINITY, lowest = INFINITY;
 };
 
 } // namespace

@@ -6,9 +6,13 @@
 //   3  the layers as measured with these rows and this recomputation, in the shortest stages
 //   4  the layers as measured on this mesh with this stage of ZeRO: the estimate of each schedule
 //
+// Where the ranks of a stage lack memory, they recompute more, or their stage is shortened: whichever is faster. Where
+// the cluster has several kinds of devices, each position of the pipeline has the costs of its slowest one.
+//
 // A bound of a group is never above the estimates of its plans as far as the measured costs keep what 1 to 3 assume.
 #pragma once
 #include "partitioner/search/Estimate.h"
+#include "partitioner/search/Sites.h"
 
 #include <functional>
 #include <vector>
@@ -18,12 +22,18 @@ namespace cleave::partitioner {
 struct SearchInput {
   SpaceRequest request;
   std::vector<SearchLayer> layers;
-  double capacity = 0; ///< bytes of a device that a plan may use
-  double least = 0;    ///< seconds of the operations alone
-  /// Seconds that a byte takes from a stage to the next one.
-  std::function<double(const PlanGroup &)> secondsPerByte;
-  /// The costs of the layers under a split; null if the model cannot be split so.
-  std::function<const PlanCosts *(const SplitChoice &)> measure;
+  double least = 0; ///< seconds of the operations alone
+  /// Seconds that a byte takes between two positions of the pipeline.
+  std::function<double(const PlanGroup &, int64_t from, int64_t to)> secondsPerByte;
+  /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all
+  /// devices are of one kind.
+  std::function<std::vector<Site>(const PlanGroup &)> positions = [](const PlanGroup &) {
+    return std::vector<Site>{0};
+  };
+  std::function<std::vector<std::vector<Site>>(const PlanGroup &, int64_t tensor)> parts =
+      [](const PlanGroup &, int64_t) { return std::vector<std::vector<Site>>{{0}}; };
+  /// The costs of the layers under a split at a site; null if the model cannot be split so.
+  std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
   /// Whether to end early with the best plan so far.
   std::function<bool()> stops = [] { return false; };
 };
@@ -32,6 +42,8 @@ struct Candidate {
   PlanGroup group;
   ScheduleChoice schedule;
   Estimate estimate;
+  std::vector<size_t> begins;           ///< the first layer of each stage
+  std::vector<Recomputation> recompute; ///< at each position of the pipeline
 };
 
 /// How many plans of the space were estimated, and why the others were not. They add up to `total`.
@@ -42,8 +54,9 @@ struct SearchCounts {
 struct SearchOutcome {
   std::vector<Candidate> candidates; ///< that fit, by their estimated time
   SearchCounts counts;
-  double lower = 0;      ///< seconds: no plan of the space is estimated below
-  double leastBytes = 0; ///< if no plan fits: the fewest bytes of a rank that any of the plans needs
+  double lower = 0; ///< seconds: no plan of the space is estimated below
+  /// If no plan fits: the fewest bytes of a rank that any of the plans needs, and what its device has.
+  double leastBytes = 0, capacity = 0;
   bool stoppedEarly = false;
 };
 

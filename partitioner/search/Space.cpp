@@ -4,6 +4,7 @@
 #include "partitioner/schedule/Named.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cleave::partitioner {
 namespace {
@@ -35,7 +36,7 @@ std::vector<Mesh> meshesOf(const SpaceRequest &request) {
       setAxis(mesh, axisName(AxisRole::Tensor), tensor, "search");
       setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
       if (pipeline <= request.layers)
-        meshes.push_back(mesh);
+        std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
     }
   return meshes;
 }
@@ -55,10 +56,25 @@ std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
 
 } // namespace
 
+std::optional<Recomputation> pinnedRecomputation(const Request &pins) {
+  std::optional<Recomputation> kind;
+  for (const RecomputeRule &rule : pins.recompute)
+    if (rule.pattern == RecomputeRule::everyLayer)
+      kind = rule.kind;
+  return kind;
+}
+
+Mesh PlanGroup::mesh() const {
+  Mesh mesh = oneDevice();
+  setAxis(mesh, axisName(AxisRole::Data), split.data, "search");
+  setAxis(mesh, axisName(AxisRole::Tensor), split.tensor, "search");
+  setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
+  mesh.order = order;
+  return mesh;
+}
+
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
-  std::optional<Recomputation> recompute;
-  if (!request.pins.recompute.empty())
-    recompute = request.pins.recompute.back().kind;
+  const std::optional<Recomputation> recompute = pinnedRecomputation(request.pins);
   std::optional<bool> sequence;
   if (request.pins.sequence)
     sequence = !request.pins.sequence->empty();
@@ -72,7 +88,8 @@ std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
           for (const bool split : tensor > 1 ? pinnedOr(sequence, {false, true}) : std::vector<bool>{false})
             groups.push_back({{data, tensor, request.batch / microbatches, kind, zero, split},
                               mesh.size(AxisRole::Pipeline),
-                              microbatches});
+                              microbatches,
+                              mesh.order});
   }
   return groups;
 }

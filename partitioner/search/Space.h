@@ -2,6 +2,8 @@
 #pragma once
 #include "partitioner/strategy/Request.h"
 
+#include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +26,8 @@ struct SplitChoice {
 struct PlanGroup {
   SplitChoice split;
   int64_t pipeline = 1, microbatches = 1;
+  std::array<AxisRole, axisRoles.size()> order = axisRoles; ///< of the ranks, see Mesh
+  Mesh mesh() const;
   int64_t ranks() const { return split.data * split.tensor * pipeline; }
 };
 
@@ -40,7 +44,12 @@ struct SpaceRequest {
   int64_t batch = 1, evalBatch = 0;
   int64_t layers = 1;     ///< the most stages: layers with parameters
   bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
+  /// The orders of a mesh to choose from; not called for a pinned mesh.
+  std::function<std::vector<Mesh>(const Mesh &)> orders = [](const Mesh &mesh) { return std::vector{mesh}; };
 };
+
+/// The recomputation of all layers that a request asks for.
+std::optional<Recomputation> pinnedRecomputation(const Request &pins);
 
 /// All groups, in a fixed order. Groups that cannot be are left out: batches that do not divide, fewer rows than ranks
 /// that read them, more stages than layers.

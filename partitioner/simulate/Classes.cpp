@@ -30,7 +30,8 @@ private:
 
 class Refinement {
 public:
-  Refinement(const plan::Plan &plan, const Cluster &cluster) : plan(plan), topology(plan, cluster) {
+  Refinement(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices)
+      : plan(plan), topology(plan, cluster, devices) {
     const uint32_t ranks = length(plan.ranks());
     members.resize(length(plan.groups()));
     for (uint32_t r = 0; r < ranks; ++r)
@@ -210,6 +211,8 @@ private:
 
 } // namespace
 
-RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster) { return Refinement(plan, cluster).run(); }
+RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices) {
+  return Refinement(plan, cluster, devices).run();
+}
 
 } // namespace cleave::partitioner

@@ -10,6 +10,7 @@
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,8 +65,8 @@ struct RankClasses {
   uint32_t links = 0;      ///< links that flows share
 };
 
-/// `plan` has passed the checks of its structure. Throws userError if the cluster has fewer devices than the plan
-/// ranks, or devices of another backend.
-RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster);
+/// `plan` has passed the checks of its structure. `devices`: see Topology. Throws userError if the cluster has fewer
+/// devices than the plan ranks, or devices of another backend.
+RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {});
 
 } // namespace cleave::partitioner

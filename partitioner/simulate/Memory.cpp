@@ -161,7 +161,7 @@ uint64_t arenaBytes(const plan::Slot &slot) { return (slot.bytes() + 63) / 64 * 
 
 uint64_t reservedBytes(const DeviceKind &kind) { return constantsOf(kind).reservedBytes; }
 
-std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster) {
+std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &cluster) {
   const auto places = cluster.places(length(plan.ranks()));
   std::map<std::pair<uint32_t, size_t>, uint64_t> needed; // by program and kind
   std::optional<uint32_t> worst;
@@ -183,9 +183,15 @@ std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &
   const MemoryParts parts = memoryParts(plan, program, kind);
   const auto usable =
       static_cast<uint64_t>(std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))));
-  return fmt::format("rank {} needs {} of memory{}, its device {} has {} for it; {}", *worst,
-                     gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})), describe(parts),
-                     kind.name, gibibytes(usable), advice(plan, parts, usable));
+  return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", *worst,
+                                gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})),
+                                describe(parts), kind.name, gibibytes(usable)),
+                    advice(plan, parts, usable)};
+}
+
+std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster) {
+  const auto lack = memoryLack(plan, cluster);
+  return lack ? std::optional(fmt::format("{}; {}", lack->what, lack->advice)) : std::nullopt;
 }
 
 } // namespace cleave::partitioner

@@ -39,9 +39,17 @@ uint64_t arenaBytes(const plan::Slot &slot);
 /// Bytes of a device that no plan can use: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);
 
-/// Nothing if every rank fits its device. Otherwise a message about the rank that exceeds its device most: bytes needed
-/// and available in GiB, their uses, and options that would need less. `plan` has passed the checks of its structure;
-/// throws as Cluster::places does.
+struct MemoryLack {
+  std::string what;   ///< "rank 0 needs 24.15 GiB of memory (...), its device v100-16g has 15.00 GiB for it"
+  std::string advice; ///< "more microbatches or ranks per layer (tp) would lower it"
+};
+
+/// Nothing if every rank fits its device. Otherwise a description of the rank that exceeds its device most: bytes
+/// needed and available in GiB, their uses, and options that would need less. `plan` has passed the checks of its
+/// structure; throws as Cluster::places does.
+std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &cluster);
+
+/// The same as one message.
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster);
 
 } // namespace cleave::partitioner

@@ -82,7 +82,8 @@ struct Moving {
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
-      : options(options), gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster)},
+      : options(options),
+        gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster, options.devices)},
         traffic(result.ranks.flows, result.ranks.links, options.traffic ? &result.traffic : nullptr),
         walk(result.ranks.classes.size()) {
     gatherings.resize(result.ranks.meetings.size());
@@ -375,7 +376,7 @@ private:
   std::unordered_map<MessageKey, Message, MessageHash> messages;
   Traffic traffic;
   std::vector<Moving> moves; ///< by number of the transfer
-  RankWalk walk; ///< over the classes
+  RankWalk walk;             ///< over the classes
 };
 
 } // namespace

@@ -51,6 +51,8 @@ struct Simulation {
 struct SimulateOptions {
   bool timeline = false;
   bool traffic = false;
+  /// The device of each rank, ascending; empty: rank r on device r.
+  std::vector<uint32_t> devices = {};
 };
 
 /// `plan` has passed the checks of its structure (runtime/plan/check/Check.h). Throws userError if it does not fit the

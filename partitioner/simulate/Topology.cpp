@@ -24,8 +24,21 @@ uint64_t pairLink(uint32_t from, uint32_t to) { return uint64_t{1} << 62 | uint6
 
 } // namespace
 
-Topology::Topology(const plan::Plan &plan, const Cluster &cluster)
-    : plan(plan), cluster(cluster), places(cluster.places(check::length(plan.ranks()))) {
+/// The places of chosen devices, with their nodes numbered from 0.
+static std::vector<Cluster::Place> placesOf(const Cluster &cluster, std::span<const uint32_t> devices) {
+  const std::vector<Cluster::Place> all = cluster.places(static_cast<int64_t>(devices.back()) + 1);
+  std::vector<Cluster::Place> chosen;
+  std::map<int64_t, int64_t> nodes;
+  for (const uint32_t device : devices) {
+    chosen.push_back(all[device]);
+    chosen.back().node = nodes.try_emplace(all[device].node, static_cast<int64_t>(nodes.size())).first->second;
+  }
+  return chosen;
+}
+
+Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices)
+    : plan(plan), cluster(cluster),
+      places(devices.empty() ? cluster.places(check::length(plan.ranks())) : placesOf(cluster, devices)) {
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
     if (plan.backend() && kind.backend != plan.backend()->string_view())

@@ -23,8 +23,9 @@ struct LinkUse {
 
 class Topology {
 public:
-  /// Throws userError if the cluster has fewer devices than the plan ranks, or devices of another backend.
-  Topology(const plan::Plan &plan, const Cluster &cluster);
+  /// `devices`: those on which the ranks run, ascending; empty: rank r runs on device r. Throws userError if the
+  /// cluster has fewer devices than the plan ranks, or devices of another backend.
+  Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {});
 
   const Cluster::Place &place(uint32_t rank) const { return places[rank]; }
   /// Whether it matters which device of its node a rank runs on.

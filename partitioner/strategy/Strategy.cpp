@@ -149,7 +149,8 @@ std::string Strategy::toToml() const {
   if (!recompute.empty())
     out += "[recompute]\n";
   for (const RecomputeRule &rule : recompute)
-    out += fmt::format("{} = {}\n", quote(rule.pattern), quote(text(rule.kind)));
+    out += fmt::format("{} = {}{}\n", quote(rule.pattern), quote(text(rule.kind)),
+                       rule.origin == "file" ? "" : fmt::format(" # origin: {}", rule.origin));
   return out;
 }
 

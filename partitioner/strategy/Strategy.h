@@ -11,7 +11,7 @@
 
 namespace cleave::partitioner {
 
-/// The source of a decision: "default", "code", "file", "search".
+/// The source of a decision: "default", "code", "file", "search"; "memory": the plan would not fit without it.
 using Origin = std::string;
 
 /// A sharding requested for a tensor by module path; `*` in `pattern` matches any characters except dots.

@@ -4,6 +4,7 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/schedule/Named.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/stages/DistinctLayers.h"
@@ -23,8 +24,9 @@ namespace {
 using partitioner::Candidate;
 using partitioner::Cluster;
 using partitioner::LayerOutline;
-using partitioner::PlanCosts;
 using partitioner::PlanGroup;
+using partitioner::Site;
+using partitioner::SiteCosts;
 using partitioner::SplitChoice;
 using partitioner::Strategy;
 
@@ -32,14 +34,17 @@ class StrategySearch {
 public:
   StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        input{.request = request} {}
+        sites(cluster, request.devices), input{.request = request} {}
 
   FoundStrategy run() {
     readModel();
-    const partitioner::DeviceKind &kind = cluster.devices.front();
-    input.capacity = kind.memoryBytes() - static_cast<double>(partitioner::reservedBytes(kind));
-    input.secondsPerByte = [&](const PlanGroup &group) { return secondsPerByte(group); };
-    input.measure = [&](const SplitChoice &split) { return measure(split); };
+    input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
+    input.secondsPerByte = [&](const PlanGroup &group, int64_t from, int64_t to) {
+      return sites.oneKind() ? secondsPerByte(group) : secondsPerByte(group, from, to);
+    };
+    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
+    input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
+    input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
     input.least = leastSeconds();
     return fastest(partitioner::searchPlans(input));
   }
@@ -73,6 +78,7 @@ private:
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
       marked |= layer.mark >= 0;
+      hasLists |= partitioner::isListMember(layer.path);
       if (!layer.path.empty())
         lastLayer = layer.kept, kept.insert(layer.kept);
     }
@@ -105,23 +111,36 @@ private:
     return trial;
   }
 
-  const PlanCosts *measure(const SplitChoice &split) {
-    auto [found, fresh] = measured.try_emplace(split);
+  const SiteCosts *measure(const SplitChoice &split, Site site) {
+    auto [found, fresh] = measured.try_emplace({split, site});
     if (!fresh)
       return found->second ? &*found->second : nullptr;
+    if (const auto file = trialOf(split))
+      found->second = partitioner::measureLayers(file->plan(), cluster, sites.devices(site),
+                                                 [&](const std::string &path) { return layerOf(path); });
+    return found->second ? &*found->second : nullptr;
+  }
+
+  /// The reduced model's plan of one stage; null if it cannot be split so. It is kept where it is simulated again, at
+  /// other sites.
+  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split) {
+    const auto kept = trials.find(split);
+    if (kept != trials.end())
+      return kept->second;
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
+    std::shared_ptr<const PlanFile> file;
     try {
-      const auto file = PlanFile::fromBytes(compile(reduced(split.rows).model.clone(), trial), "a trial plan");
-      found->second =
-          partitioner::measureLayers(file->plan(), cluster, [&](const std::string &path) { return layerOf(path); });
+      file = PlanFile::fromBytes(compile(reduced(split.rows).model.clone(), trial), "a trial plan");
     } catch (const Error &error) {
       if (error.status != Status::User)
         throw;
     }
-    return found->second ? &*found->second : nullptr;
+    if (!sites.oneKind())
+      trials.emplace(split, file);
+    return file;
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
@@ -147,6 +166,21 @@ private:
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
+  /// Between the devices of two positions of the pipeline.
+  double secondsPerByte(const PlanGroup &group, int64_t from, int64_t to) const {
+    const uint32_t sender = sites.firstDevice(group, from), receiver = sites.firstDevice(group, to);
+    const Cluster::Place &a = sites.place(sender), &b = sites.place(receiver);
+    const partitioner::DeviceConstants &constants = partitioner::constantsOf(cluster.devices[a.kind]);
+    const partitioner::NodeGroup &node = cluster.nodes[a.group];
+    if (a.node == b.node && node.inside)
+      return 1 / (node.inside->bytesPerSecond() * constants.messageFraction);
+    if (!cluster.network)
+      return 0;
+    const auto senders = static_cast<double>(std::min(group.split.data * group.split.tensor, node.devicesPerNode()));
+    return 1 / (constants.networkFraction *
+                std::min(cluster.network->bytesPerSecond() / senders, constants.deviceNetworkBytesPerSecond));
+  }
+
   double secondsPerByte(const PlanGroup &group) const {
     const partitioner::DeviceConstants &constants = partitioner::constantsOf(cluster.devices.front());
     const int64_t ranks = group.split.data * group.split.tensor, perNode = cluster.nodes.front().devicesPerNode();
@@ -160,8 +194,33 @@ private:
                 std::min(cluster.network->bytesPerSecond() / senders, constants.deviceNetworkBytesPerSecond));
   }
 
+  /// One rule for all layers, and one for each layer of a rank that recomputes otherwise.
+  std::vector<partitioner::RecomputeRule> recomputeOf(const Candidate &candidate) const {
+    std::map<partitioner::Recomputation, int64_t> ranks;
+    for (const partitioner::Recomputation kind : candidate.recompute)
+      ++ranks[kind];
+    const partitioner::Recomputation most =
+        std::ranges::max_element(ranks, {}, [](const auto &entry) { return entry.second; })->first;
+    std::vector<partitioner::RecomputeRule> rules{{partitioner::RecomputeRule::everyLayer, most, "search"}};
+    std::set<std::string> seen;
+    const partitioner::Schedule shape{.ranks = candidate.group.pipeline,
+                                      .chunks = candidate.schedule.chunks,
+                                      .placement = partitioner::placementOf(candidate.schedule.name)};
+    for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
+      stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
+      const partitioner::Recomputation kind =
+          candidate.recompute[static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage)))];
+      const std::string &path = input.layers[i].path;
+      if (kind != most && (!hasLists || partitioner::isListMember(path)) && !path.empty() && seen.insert(path).second)
+        rules.push_back({path, kind, "search"});
+    }
+    return rules;
+  }
+
   Strategy strategyOf(const Candidate &candidate) {
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
+    strategy.mesh.order = candidate.group.order;
+    strategy.recompute = recomputeOf(candidate);
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = "search";
     strategy.chunks = candidate.schedule.chunks;
@@ -173,9 +232,7 @@ private:
   }
 
   std::vector<std::vector<std::string>> stagesOf(const Candidate &candidate) {
-    const std::vector<size_t> begins =
-        partitioner::cutStages(input.layers, *measure(candidate.group.split),
-                               static_cast<size_t>(candidate.group.pipeline * candidate.schedule.chunks));
+    const std::vector<size_t> &begins = candidate.begins;
     std::vector<std::vector<std::string>> stages(begins.size());
     std::map<std::string, int64_t> uses;
     size_t stage = 0;
@@ -194,7 +251,10 @@ private:
     FoundStrategy best;
     auto record = std::make_shared<plan::SearchT>();
     std::string problem;
-    for (const Candidate &candidate : finalistsOf(outcome)) {
+    constexpr size_t most = 4, mostThatLack = 16;
+    for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
+      if (record->compiled >= most && record->step > 0)
+        break;
       CompileOptions trial = without(options.batch);
       trial.strategy = strategyOf(candidate);
       const int64_t microbatches = trial.strategy.microbatches;
@@ -222,8 +282,8 @@ private:
   }
 
   /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
-  static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
-    constexpr size_t most = 4, mostAlike = 2;
+  static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
+    constexpr size_t mostAlike = 2;
     std::vector<Candidate> finalists;
     std::map<SplitChoice, size_t> alike;
     for (const Candidate &candidate : outcome.candidates)
@@ -255,18 +315,20 @@ private:
     return fmt::format(
         "search: no strategy fits the memory of {}: the one that needs least takes {:.2f} GiB on a rank, "
         "its device has {:.2f} GiB for it; more devices, a smaller batch or lower precision would help",
-        ranks, outcome.leastBytes / gibibyte, input.capacity / gibibyte);
+        ranks, outcome.leastBytes / gibibyte, outcome.capacity / gibibyte);
   }
 
   const Trace &trace;
   const CompileOptions &options;
   const Cluster cluster;
+  partitioner::Sites sites;
   partitioner::SearchInput input;
   std::map<int64_t, Reduced> models; ///< by rows
-  std::map<SplitChoice, std::optional<PlanCosts>> measured;
+  std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
+  std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
-  bool marked = false;
+  bool marked = false, hasLists = false;
 };
 
 } // namespace

@@ -7,7 +7,7 @@ import gzip, json, os
 
 import programs
 from e2e import Case
-from programs import DIGITS
+from programs import DIGITS, run
 
 CLUSTER = """name = "two nodes"
 [devices.a100-40g]
@@ -23,7 +23,27 @@ inside = { gb_per_s = 300.0, latency_us = 3.0 }
 gb_per_s_per_node = 25.0
 latency_us = 10.0
 """
+MIXED = """name = "mixed"
+[devices.v100-16g]
+backend = "cuda"
+memory_gib = 16.0
+memory_gb_per_s = 900.0
+peak_tflops = { fp32 = 15.7, fp16 = 125.0 }
+[devices.a100-40g]
+backend = "cuda"
+memory_gib = 40.0
+memory_gb_per_s = 1555.0
+peak_tflops = { fp32 = 19.5, tf32 = 156.0, fp16 = 312.0, bf16 = 312.0 }
+[[nodes]]
+count = 2
+devices = { v100-16g = 1, a100-40g = 1 }
+inside = { gb_per_s = 130.0, latency_us = 3.0 }
+[network]
+gb_per_s_per_node = 25.0
+latency_us = 10.0
+"""
 GPT = ["--layers", 8, "--width", 512, "--heads", 8, "--context", 256, "--vocab", 8192, "--batch", 64, "--precision", "bf16", "--no-code"]
+GPT16 = ["fp16" if word == "bf16" else word for word in GPT]
 
 
 class Search(Case):
@@ -31,6 +51,12 @@ class Search(Case):
         with open(self.path("cluster.toml"), "w") as out:
             out.write(CLUSTER % memory)
         return ["--cluster", self.path("cluster.toml")]
+
+    def said(self, *command):
+        """What a program that succeeds writes to standard error."""
+        status, _, err = run(*command)
+        self.assertEqual(status, 0, err)
+        return err
 
     def test_a_cluster_is_enough(self):
         one, two = self.path("one.plan"), self.path("two.plan")
@@ -95,6 +121,47 @@ class Search(Case):
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
         self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
         self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+
+    def test_devices_of_several_kinds(self):
+        with open(self.path("cluster.toml"), "w") as out:
+            out.write(MIXED)
+        plan, cluster = self.path("mixed.plan"), ["--cluster", self.path("cluster.toml")]
+        self.ok("gpt", "plan", *GPT16, *cluster, "--mesh", "dp=2,pp=2", "--microbatches", 8, "-o", plan)
+        even = json.loads(self.ok("cleave", "simulate", "--json", plan))["step_ms"]
+        self.ok("gpt", "plan", *GPT16, *cluster, "-o", plan)
+        self.ok("cleave", "verify", plan)
+        found, shown = json.loads(self.ok("cleave", "simulate", "--json", plan)), json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertLess(found["step_ms"], 0.85 * even)
+        self.assertTrue(found["fits"])
+        search, counts = shown["search"], shown["search"]["configurations"]
+        self.assertEqual(sum(counts[name] for name in counts if name != "total"), counts["total"])
+        self.assertLessEqual(search["lower_bound_ms"], search["step_ms"])
+        self.assertGreater(search["lower_bound_ms"], 0.5 * search["step_ms"])
+        # Devices alternate, so that axis pp must be the fastest for stages with devices of one kind.
+        flops = {}
+        for stage in shown["stages"]:
+            for rank in stage["ranks"]:
+                flops[rank % 2] = flops.get(rank % 2, 0) + stage["flops"]
+        self.assertGreater(flops[1], 1.5 * flops[0])
+
+    def test_memory_decides_what_is_open(self):
+        plan, mesh = self.path("fits.plan"), ["--mesh", "dp=4,pp=2", "--microbatches", 8]
+        sizes = {}
+        for kind in ("none", "selective", "full"):
+            self.ok("gpt", "plan", *GPT, *mesh, "--backend", "cuda", "--recompute", kind, "-o", plan)
+            sizes[kind] = max(json.loads(self.ok("cleave", "show", "--json", plan))["peak_bytes"]) / 2**30
+        self.assertGreater(sizes["none"], sizes["selective"])
+        self.assertGreater(sizes["selective"], sizes["full"])
+        self.assertEqual(self.said("gpt", "plan", *GPT, *self.cluster(), *mesh, "-o", plan), "")
+        reserved = 1.0
+        for kind, less in (("selective", "none"), ("full", "selective")):
+            cluster = self.cluster(memory=reserved + (sizes[kind] + sizes[less]) / 2)
+            said = self.said("gpt", "plan", *GPT, *cluster, *mesh, "-o", plan)
+            self.assertRegex(said, f"^recompute: {kind}, the least that fits cluster two nodes; without recomputation rank [0-9]+ needs .*\n$")
+            self.assertIn(f'"*" = "{kind}" # origin: memory', self.ok("cleave", "show", "--strategy", plan))
+            self.refused("gpt", "plan", *GPT, *cluster, *mesh, "--recompute", less, "-o", self.path("none.plan"), word="memory", status=3)
+        self.refused("gpt", "plan", *GPT, *self.cluster(memory=reserved + sizes["full"] / 2), *mesh, "-o", self.path("none.plan"),
+                     word="--zero 3", status=3)
 
     def test_models_that_combine_samples_keep_their_microbatches(self):
         plan = self.path("norms.plan")

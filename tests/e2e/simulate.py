@@ -207,7 +207,7 @@ class Simulate(Case):
         self.write("memory_gib = 80.0", f"memory_gib = {needed}")
         self.assertFalse(self.predicted("--cluster", self.cluster)["fits"])
         self.refused("gpt", "plan", "--cluster", self.cluster, *model, "--mesh", "pp=2", "--microbatches", 4, "--schedule", "1f1b",
-                     "--no-code", "-o", self.path("no.plan"), word="it fits with fused attention (fused_attention = true", status=3)
+                     "--recompute", "none", "--no-code", "-o", self.path("no.plan"), word="it fits with fused attention (fused_attention = true", status=3)
         self.write("memory_gib = 80.0", f"memory_gib = {needed}\nfused_attention = true")
         self.assertTrue(self.predicted("--cluster", self.cluster)["fits"])
         # Selective recomputation computes attention again and does not keep its scores: only those of one layer exist at once.

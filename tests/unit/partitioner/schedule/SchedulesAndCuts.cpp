@@ -9,6 +9,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 using namespace cleave;
 using namespace cleave::partitioner;
@@ -50,6 +52,45 @@ TEST_CASE("1f1b alternates after its warm-up and holds at most P - s microbatche
 
 TEST_CASE("an unknown schedule is named") {
   CHECK_THROWS_WITH(namedSchedule("zigzag", 2, 1, 2), Catch::Contains("zigzag"));
+}
+
+TEST_CASE("uneven parts: the longest run is as short as with brute force, and limits are kept") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const size_t n = 3 + random() % 6, parts = 1 + random() % 3;
+    UnevenParts uneven;
+    for (size_t kind = 0; kind < 2; ++kind)
+      for (auto &costs = uneven.costs.emplace_back(); costs.size() < n;)
+        costs.push_back(1 + random() % 20);
+    std::vector<size_t> most;
+    for (size_t p = 0; p < parts; ++p)
+      uneven.kindOf.push_back(random() % 2), most.push_back(1 + random() % n);
+    uneven.earliest = [&](size_t part, size_t end) { return end - std::min(end, most[part]); };
+    const auto longest = [&](const std::vector<size_t> &begins) {
+      double all = 0;
+      for (size_t p = 0; p < parts; ++p) {
+        const size_t end = p + 1 < parts ? begins[p + 1] : n;
+        double sum = end - begins[p] > most[p] ? INFINITY : 0;
+        for (size_t i = begins[p]; i < end; ++i)
+          sum += uneven.costs[uneven.kindOf[p]][i];
+        all = std::max(all, sum);
+      }
+      return all;
+    };
+    double best = INFINITY;
+    for (size_t a = 1; a < n; ++a)
+      for (size_t b = a + 1; b < n; ++b)
+        if (parts == 3)
+          best = std::min(best, longest({0, a, b}));
+        else if (parts == 2)
+          best = std::min({best, longest({0, a}), longest({0, b})});
+    if (parts == 1)
+      best = longest({0});
+    const std::vector<size_t> begins = balancedCuts(uneven);
+    REQUIRE(begins.empty() == std::isinf(best));
+    if (!begins.empty())
+      CHECK(longest(begins) == best);
+  }
 }
 
 TEST_CASE("balanced cuts are as good as brute force") {

@@ -1,0 +1,55 @@
+// Where the ranks of a plan lie, as far as their costs depend on it. On a cluster with devices of one kind all ranks
+// have the same costs; otherwise each position of the pipeline has those of its devices.
+#pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/search/Space.h"
+
+#include <map>
+#include <span>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// The number of a site: devices that work together, up to their numbers in the cluster.
+using Site = size_t;
+
+class Sites {
+public:
+  /// The first `devices` devices of the cluster, which must outlive this object.
+  Sites(const Cluster &cluster, int64_t devices);
+
+  bool oneKind() const { return kinds == 1; }
+  /// The devices of a site, ascending; empty, for site 0 of devices of one kind: the first devices of the cluster.
+  const std::vector<uint32_t> &devices(Site site) const { return all[site]; }
+  /// Of each position of the pipeline: the site of its ranks. One entry for all positions if there is one kind.
+  const std::vector<Site> &positions(const PlanGroup &group) { return of(group).positions; }
+  /// The same for the ranks of one group along axis tp of `tensor` ranks, 1 or the group's: a site for each kind of
+  /// device at the position.
+  const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor);
+  /// The orders of a mesh that put kinds of devices into different positions of the pipeline; the mesh itself first. In
+  /// all of them axis tp is faster than dp, as in the plans that are measured.
+  std::vector<Mesh> orders(const Mesh &mesh) const;
+  /// The first device of a position.
+  uint32_t firstDevice(const PlanGroup &group, int64_t position) const;
+  const Cluster::Place &place(uint32_t device) const { return places[device]; }
+
+private:
+  struct Placed {
+    std::vector<Site> positions;
+    std::vector<std::vector<Site>> groups, single;
+  };
+  const Placed &of(const PlanGroup &group);
+  /// The devices of a position, ascending.
+  static std::vector<uint32_t> devicesAt(const Mesh &mesh, int64_t position);
+  std::vector<Site> partsAt(const Mesh &mesh, const std::vector<uint32_t> &devices, int64_t tensor);
+  Site numberOf(std::vector<uint32_t> devices);
+
+  const Cluster &cluster;
+  const std::vector<Cluster::Place> places;
+  size_t kinds = 0;
+  std::vector<std::vector<uint32_t>> all;
+  std::map<std::vector<uint64_t>, Site> numbers; ///< by what matters of the devices
+  std::map<std::vector<int64_t>, Placed> placed; ///< by mesh
+};
+
+} // namespace cleave::partitioner
