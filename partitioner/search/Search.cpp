@@ -42,6 +42,28 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
   return site;
 }
 
+/// The costs at the positions of a group; nothing if the model cannot be split so.
+std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,
+                                              const std::vector<Recomputation> &recompute) {
+  std::vector<Site> sites = input.positions(group);
+  if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
+    sites.resize(recompute.size(), sites.front()); // of one kind
+  PositionCosts positions;
+  for (size_t p = 0; p < sites.size(); ++p) {
+    SplitChoice split = group.split;
+    split.recompute = recompute[p];
+    positions.push_back(input.measure(split, sites[p]));
+    if (!positions.back())
+      return std::nullopt;
+  }
+  return positions;
+}
+
+Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, PositionCosts positions) {
+  return {input.layers, group, std::move(positions),
+          [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }};
+}
+
 class PlanSearch {
 public:
   explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
@@ -222,7 +244,7 @@ private:
 
   /// A lower bound of a row by its layers' costs, without the tail of the iteration.
   double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
-    const double lower = estimatorOf(group, positions).lowest(schedule);
+    const double lower = estimatorOf(input, group, positions).lowest(schedule);
     if (positions.size() == 1)
       return lower;
     const double share =
@@ -235,11 +257,6 @@ private:
     for (const SiteCosts &site : positions)
       pointers.push_back(&site);
     return pointers;
-  }
-
-  Estimator estimatorOf(const PlanGroup &group, PositionCosts positions) const {
-    return {input.layers, group, std::move(positions),
-            [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }};
   }
 
   /// The costs of a group's layers at its positions, as measured with its rows for one group along axis tp.
@@ -255,7 +272,7 @@ private:
   /// Whether a plan of the group may fit, if its ranks recompute as much as they can.
   bool mayFit(const PlanGroup &group, const Positions &positions) {
     const auto average = [&](const Positions &some) {
-      auto [bytes, capacity] = estimatorOf(group, pointersTo(some)).leastBytes();
+      auto [bytes, capacity] = estimatorOf(input, group, pointersTo(some)).leastBytes();
       return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
     };
     auto [bytes, capacity] = average(positions);
@@ -297,22 +314,6 @@ private:
     return group.split.recompute != Recomputation::Full && !pinnedRecomputation(input.request.pins);
   }
 
-  /// The costs at the positions of a group; nothing if the model cannot be split so.
-  std::optional<PositionCosts> measure(const PlanGroup &group, const std::vector<Recomputation> &recompute) {
-    std::vector<Site> sites = input.positions(group);
-    if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
-      sites.resize(recompute.size(), sites.front()); // of one kind
-    PositionCosts positions;
-    for (size_t p = 0; p < sites.size(); ++p) {
-      SplitChoice split = group.split;
-      split.recompute = recompute[p];
-      positions.push_back(input.measure(split, sites[p]));
-      if (!positions.back())
-        return std::nullopt;
-    }
-    return positions;
-  }
-
   /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
   /// more, until none lacks any.
   std::optional<Candidate> fastest(const PlanGroup &group, const ScheduleChoice &schedule, bool &allFit) {
@@ -326,10 +327,10 @@ private:
     };
     std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
     for (;;) {
-      const auto positions = measure(group, recompute);
+      const auto positions = measurePositions(input, group, recompute);
       if (!positions)
         return found;
-      const Estimator estimator = estimatorOf(group, *positions);
+      const Estimator estimator = estimatorOf(input, group, *positions);
       const Estimate balanced = consider(estimator, estimator.cut(schedule), recompute);
       if (balanced.fits())
         return found;
@@ -353,7 +354,7 @@ private:
       return drop(entry.group, outcome.counts.prunedByBound);
     }
     const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-    const auto positions = measure(group, recompute);
+    const auto positions = measurePositions(input, group, recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     bool allFit = true;
@@ -391,5 +392,17 @@ private:
 } // namespace
 
 SearchOutcome searchPlans(const SearchInput &input) { return PlanSearch(input).run(); }
+
+std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,
+                                      const ScheduleChoice &schedule) {
+  Candidate plan{group, schedule, {}, {}, std::vector(static_cast<size_t>(group.pipeline), group.split.recompute)};
+  const auto positions = measurePositions(input, group, plan.recompute);
+  if (!positions)
+    return std::nullopt;
+  const Estimator estimator = estimatorOf(input, group, *positions);
+  plan.begins = estimator.cut(schedule);
+  plan.estimate = estimator.of(schedule, plan.begins);
+  return plan;
+}
 
 } // namespace cleave::partitioner

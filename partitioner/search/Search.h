@@ -62,4 +62,8 @@ struct SearchOutcome {
 
 SearchOutcome searchPlans(const SearchInput &input);
 
+/// The estimate of one plan, in stages as even as possible, whether it fits or not; nothing if the model cannot be split
+/// so.
+std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group, const ScheduleChoice &schedule);
+
 } // namespace cleave::partitioner

@@ -19,9 +19,9 @@ struct LayerOutline {
 /// The layers of @forward, in program order; each stands for itself.
 std::vector<LayerOutline> outlineOf(mlir::ModuleOp module);
 
-/// Removes all but the first two layers of each kind from @forward, with their parameters and buffers, and @eval. Two
-/// stay, so that what neighbours share, such as a kernel across their boundary, is counted. If a layer of the result
-/// would have no use, returns nothing, and the module can no longer be used. Otherwise returns all layers of the whole
+/// Removes all but the first two or three layers of each kind from @forward, with their parameters and buffers, and
+/// @eval. Two stay, so that what neighbours share, such as a kernel across their boundary, is counted; of an odd number
+/// three, since layers may be split in turns, by columns and by rows. If a layer of the result would have no use, returns nothing, and the module can no longer be used. Otherwise returns all layers of the whole
 /// model, in program order.
 std::vector<LayerOutline> keepDistinctLayers(mlir::ModuleOp module);
 

@@ -37,6 +37,21 @@ public:
         sites(cluster, request.devices), input{.request = request} {}
 
   FoundStrategy run() {
+    prepare();
+    return fastest(partitioner::searchPlans(input));
+  }
+
+  std::optional<EstimatedPlan> estimate(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+    if (input.layers.empty())
+      prepare();
+    const auto plan = partitioner::estimatePlan(input, group, schedule);
+    if (!plan || plan->begins.empty())
+      return std::nullopt;
+    return EstimatedPlan{strategyOf(*plan), plan->estimate};
+  }
+
+private:
+  void prepare() {
     readModel();
     input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
     input.secondsPerByte = [&](const PlanGroup &group, int64_t from, int64_t to) {
@@ -46,10 +61,8 @@ public:
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
     input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
     input.least = leastSeconds();
-    return fastest(partitioner::searchPlans(input));
   }
 
-private:
   struct Reduced {
     GraphModule model;
     std::vector<LayerOutline> layers;
@@ -336,6 +349,19 @@ private:
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
                              const partitioner::SpaceRequest &request) {
   return StrategySearch(trace, options, request).run();
+}
+
+struct PlanEstimates::Impl {
+  StrategySearch search;
+};
+
+PlanEstimates::PlanEstimates(const Trace &trace, const CompileOptions &options,
+                             const partitioner::SpaceRequest &request)
+    : impl(new Impl{StrategySearch(trace, options, request)}) {}
+PlanEstimates::~PlanEstimates() = default;
+
+std::optional<EstimatedPlan> PlanEstimates::of(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+  return impl->search.estimate(group, schedule);
 }
 
 } // namespace cleave::passes

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace cleave::passes {
 
@@ -22,5 +23,23 @@ struct FoundStrategy {
 /// plans are compiled and simulated. Throws environmentError, with the nearest miss, if none fits.
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
                              const partitioner::SpaceRequest &request);
+
+struct EstimatedPlan {
+  partitioner::Strategy strategy;
+  partitioner::Estimate estimate;
+};
+
+/// Estimates of single plans of the space, from the same measured layers. `trace` and `options` must live as long.
+class PlanEstimates {
+public:
+  PlanEstimates(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request);
+  ~PlanEstimates();
+  /// Nothing if the model cannot be split so.
+  std::optional<EstimatedPlan> of(const partitioner::PlanGroup &group, const partitioner::ScheduleChoice &schedule);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
 
 } // namespace cleave::passes
