@@ -2,9 +2,9 @@
 #include "passes/search/StrategySearch.h"
 
 #include "partitioner/annotate/MixedRows.h"
+#include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
-#include "partitioner/schedule/Named.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/stages/DistinctLayers.h"
@@ -34,7 +34,7 @@ class StrategySearch {
 public:
   StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        sites(cluster, request.devices), input{.request = request} {}
+        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request} {}
 
   FoundStrategy run() {
     readModel();
@@ -61,10 +61,10 @@ private:
     if (fresh) {
       GraphModule whole = trace(rows, rows);
       found->second.model = whole.clone();
-      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module());
+      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module(), pinned);
       if (found->second.layers.empty()) {
         found->second.model = std::move(whole);
-        found->second.layers = partitioner::outlineOf(found->second.model.module());
+        found->second.layers = partitioner::outlineOf(found->second.model.module(), pinned);
       }
     }
     return found->second;
@@ -72,12 +72,12 @@ private:
 
   void readModel() {
     const int64_t rows = std::min<int64_t>(options.batch, 2);
+    readPins(rows);
     const Reduced &model = reduced(rows);
     std::set<std::string> kept;
     for (const LayerOutline &layer : model.layers) {
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
-      marked |= layer.mark >= 0;
       hasLists |= partitioner::isListMember(layer.path);
       if (!layer.path.empty())
         lastLayer = layer.kept, kept.insert(layer.kept);
@@ -85,6 +85,15 @@ private:
     names = partitioner::LayerNames({}, std::move(kept));
     input.request.mixesRows = mixesRows(rows);
     input.request.layers = std::ranges::count(input.layers, true, &partitioner::SearchLayer::parameters);
+  }
+
+  /// Refuses pins that do not suit the model, and finds the stages that are decided: by a file, or by the code.
+  void readPins(int64_t rows) {
+    GraphModule whole = trace(rows, rows);
+    partitioner::checkRules(llvm::cast<mlir::func::FuncOp>(whole.function("forward")), pinned);
+    input.begins = partitioner::pinnedBegins(whole.module(), pinned);
+    input.request.stages = std::ssize(pinned.stages.empty() ? input.begins : std::vector<size_t>(pinned.stages.size()));
+    input.request.oneStage = pinned.stages.empty();
   }
 
   /// Whether the model combines the samples of a microbatch, also where it means to: the number of microbatches is then
@@ -144,15 +153,24 @@ private:
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
-    Strategy strategy = input.request.pins.decided();
+    Strategy strategy = pinned;
+    strategy.stages.clear(), strategy.order.clear();
+    strategy.schedule = Strategy{}.schedule, strategy.chunks = 1, strategy.placement = partitioner::Placement::Wrapped;
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Data), split.data, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Tensor), split.tensor, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Pipeline), pipeline, "search");
     strategy.microbatches = microbatches;
-    strategy.recompute = {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}};
+    setRecompute(strategy, {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}});
     strategy.zero = split.zero;
     strategy.sequence = split.sequence ? axisName(AxisRole::Tensor) : "";
     return strategy;
+  }
+
+  /// Puts rules of the search before those that are pinned, unless these decide all layers.
+  void setRecompute(Strategy &strategy, std::vector<partitioner::RecomputeRule> rules) const {
+    strategy.recompute = pinned.recompute;
+    if (!partitioner::pinnedRecomputation(input.request.pins))
+      strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
   }
 
   /// Of the products of an iteration at the peaks of all devices: a backward pass has twice the operations of a forward
@@ -205,7 +223,7 @@ private:
     std::set<std::string> seen;
     const partitioner::Schedule shape{.ranks = candidate.group.pipeline,
                                       .chunks = candidate.schedule.chunks,
-                                      .placement = partitioner::placementOf(candidate.schedule.name)};
+                                      .placement = candidate.schedule.placement()};
     for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
       stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
       const partitioner::Recomputation kind =
@@ -220,11 +238,13 @@ private:
   Strategy strategyOf(const Candidate &candidate) {
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.mesh.order = candidate.group.order;
-    strategy.recompute = recomputeOf(candidate);
+    setRecompute(strategy, recomputeOf(candidate));
     strategy.schedule = candidate.schedule.name;
-    strategy.scheduleOrigin = "search";
+    strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
     strategy.chunks = candidate.schedule.chunks;
-    if (!marked && strategy.stageCount() > 1) {
+    strategy.placement = pinned.placement, strategy.order = pinned.order;
+    strategy.stages = pinned.stages;
+    if (input.begins.empty() && strategy.stageCount() > 1) {
       strategy.stages = stagesOf(candidate);
       strategy.stagesOrigin = "search";
     }
@@ -322,13 +342,14 @@ private:
   const CompileOptions &options;
   const Cluster cluster;
   partitioner::Sites sites;
+  const Strategy pinned;
   partitioner::SearchInput input;
   std::map<int64_t, Reduced> models; ///< by rows
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
-  bool marked = false, hasLists = false;
+  bool hasLists = false;
 };
 
 } // namespace

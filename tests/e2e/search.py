@@ -116,11 +116,66 @@ class Search(Case):
         shown = json.loads(self.ok("cleave", "show", "--json", plan))
         self.assertEqual(shown["axis_order"], ["pp", "tp", "dp"])
         self.assertIsNotNone(shown["search"])
-        with open(strategy, "w") as out:  # recomputation by layer is not searched around: nothing is
+        with open(strategy, "w") as out:
             out.write('mesh = { dp = 2, tp = 2, pp = 2 }\n[recompute]\n"blocks.0" = "full"\n')
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
-        self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
-        self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+        self.assertIsNotNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
+        self.assertIn('"blocks.0" = "full"\n', self.ok("cleave", "show", "--strategy", plan))
+
+    def planned(self, strategy, *args):
+        """A plan with a strategy file: what `cleave show` says, and its strategy."""
+        plan, pins = self.path("pinned.plan"), self.path("pins.toml")
+        with open(pins, "w") as out:
+            out.write(strategy)
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", pins, *args, "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertIsNotNone(shown["search"])
+        return shown, self.ok("cleave", "show", "--strategy", plan)
+
+    def test_a_file_may_pin_anything(self):
+        stages = [["embed", "blocks.0", "blocks.1"], ["blocks.2"], [*(f"blocks.{i}" for i in range(3, 7))], ["blocks.7", "norm"]]
+        shown, text = self.planned(f"stages = {json.dumps(stages)}\n")
+        self.assertEqual([[layer for layer in stage["layers"] if layer != "positions"] for stage in shown["stages"]], stages)
+        self.assertIn("# origin: file\nstages", text)
+        self.assertEqual(shown["mesh"]["pp"] * (2 if "virtual = 2" in text else 1), 4)
+        shown, text = self.planned('mesh = "tp=2,dp=4"\n[shard]\n"blocks.3.mlp.*.weight" = {}\n')
+        self.assertIn('"blocks.3.mlp.up.weight" = { origin = "file" }', text)
+        self.assertIn('"blocks.2.mlp.up.weight" = { "0" = "tp", origin = "default" }', text)
+        shown, text = self.planned('schedule = { name = "zb-h1" }\nzero = 1\n')
+        self.assertGreater(shown["mesh"]["dp"], 1)
+        self.assertIn("zero = 1\n", text)
+        self.assertTrue(shown["mesh"]["pp"] == 1 or "zb-h1" in text)
+        shown, text = self.planned('sequence = "tp"\n[recompute]\n"*" = "selective"\n"blocks.5" = "full"\n', "--microbatches", 8)
+        self.assertGreater(shown["mesh"]["tp"], 1)
+        self.assertEqual(shown["microbatches"], 8)
+        self.assertIn('[recompute]\n"*" = "selective"\n"blocks.5" = "full"\n', text)
+        order = ["F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
+        shown, text = self.planned(f'schedule = {{ name = "auto", microbatches = 4 }}\norder = {json.dumps(order)}\n')
+        self.assertEqual((shown["mesh"]["pp"], shown["microbatches"]), (2, 4))
+        for line in order:
+            self.assertIn(line, text)
+
+    def test_a_file_that_does_not_suit_the_model(self):
+        pins, none = self.path("pins.toml"), self.path("none.plan")
+        for text, line, word in (("zero = 1\n[shard]\n\"blocks.9.mlp.up.weight\" = { 0 = \"tp\" }\n", 3, "no parameter"),
+                                 ("[recompute]\n\"blocks.9\" = \"full\"\n", 2, "no layer"),
+                                 ("zero = 1\nstages = [[\"embed\"], [\"nothing\"]]\n", 2, "no layer \"nothing\"")):
+            with open(pins, "w") as out:
+                out.write(text)
+            for cluster in (self.cluster(), ["--mesh", "dp=2,pp=2"]):
+                error = self.refused("gpt", "plan", *GPT, *cluster, "--strategy", pins, "-o", none, word=word)
+                self.assertIn(f"pins.toml:{line}:", error)
+
+    def test_kinds_of_strategies_restrict_the_search(self):
+        plan = self.path("kind.plan")
+        for kind, check in (("data", lambda m: m["tp"] == m["pp"] == 1), ("model", lambda m: m["dp"] == m["pp"] == 1),
+                            ("pipeline", lambda m: m["dp"] == m["tp"] == 1), ("hybrid", lambda m: sorted(m.values())[1] > 1)):
+            self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", kind, *(["--devices", 4] if kind == "data" else []), "-o", plan)
+            shown = json.loads(self.ok("cleave", "show", "--json", plan))
+            self.assertEqual(shown["ranks"], 4 if kind == "data" else 8)
+            self.assertTrue(check(shown["mesh"]), (kind, shown["mesh"]))
+            self.assertIsNotNone(shown["search"])
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--strategy", "data", "--mesh", "dp=8", "-o", plan, word="--mesh dp=8")
 
     def test_devices_of_several_kinds(self):
         with open(self.path("cluster.toml"), "w") as out:
