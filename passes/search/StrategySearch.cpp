@@ -32,9 +32,12 @@ using partitioner::Strategy;
 
 class StrategySearch {
 public:
-  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
+  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
+                 std::function<bool()> stops)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request} {}
+        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request} {
+    input.stops = std::move(stops);
+  }
 
   FoundStrategy run() {
     readModel();
@@ -273,7 +276,7 @@ private:
     std::string problem;
     constexpr size_t most = 4, mostThatLack = 16;
     for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
-      if (record->compiled >= most && record->step > 0)
+      if (record->step > 0 && (record->compiled >= most || (record->stopped_early = input.stops())))
         break;
       CompileOptions trial = without(options.batch);
       trial.strategy = strategyOf(candidate);
@@ -321,12 +324,16 @@ private:
     record.pruned_by_bound = static_cast<uint64_t>(counts.prunedByBound);
     record.pruned_by_memory = static_cast<uint64_t>(counts.prunedByMemory);
     record.refused = static_cast<uint64_t>(counts.refused);
-    record.stopped_early = outcome.stoppedEarly;
+    record.stopped_early |= outcome.stoppedEarly;
   }
 
   std::string noneFits(const partitioner::SearchOutcome &outcome, const std::string &problem) const {
     constexpr double gibibyte = 1 << 30;
     const std::string ranks = fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+    if (outcome.stoppedEarly)
+      return fmt::format("search: it was stopped before it found a strategy for {}; give it more time "
+                         "(--search-seconds), or a mesh (--mesh)",
+                         ranks);
     if (!problem.empty())
       return fmt::format("search: no strategy fits the memory of {}: {}", ranks, problem);
     if (outcome.counts.prunedByMemory == 0)
@@ -355,8 +362,8 @@ private:
 } // namespace
 
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request) {
-  return StrategySearch(trace, options, request).run();
+                             const partitioner::SpaceRequest &request, std::function<bool()> stops) {
+  return StrategySearch(trace, options, request, std::move(stops)).run();
 }
 
 } // namespace cleave::passes

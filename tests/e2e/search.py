@@ -3,11 +3,11 @@
 
 search.py --build BUILD [unittest arguments]
 """
-import gzip, json, os
+import gzip, json, math, os, shutil, signal, subprocess, time
 
 import programs
 from e2e import Case
-from programs import DIGITS, run
+from programs import DIGITS, end_ranks, run, start_ranks
 
 CLUSTER = """name = "two nodes"
 [devices.a100-40g]
@@ -217,6 +217,38 @@ class Search(Case):
             self.refused("gpt", "plan", *GPT, *cluster, *mesh, "--recompute", less, "-o", self.path("none.plan"), word="memory", status=3)
         self.refused("gpt", "plan", *GPT, *self.cluster(memory=reserved + sizes["full"] / 2), *mesh, "-o", self.path("none.plan"),
                      word="--zero 3", status=3)
+
+    def test_a_search_that_stops_early(self):
+        plan, none = self.path("early.plan"), self.path("none.plan")
+        auto = ["gpt", "plan", *GPT, *self.cluster()]
+        self.refused(*auto, "--search-seconds", 0, "-o", none, word="--search-seconds", status=3)
+        self.assertFalse(os.path.exists(none))
+        self.ok(*auto, "--search-seconds", 1000, "-o", plan)
+        whole = json.loads(self.ok("cleave", "show", "--json", plan))["search"]
+        self.assertFalse(whole["stopped_early"])
+        for seconds in (0.5, 1, 2, 4, 8):  # until something is found
+            if run(*auto, "--search-seconds", seconds, "-o", plan)[0] == 0:
+                break
+        found = json.loads(self.ok("cleave", "show", "--json", plan))["search"]
+        self.assertLessEqual(found["lower_bound_ms"], whole["step_ms"])
+        self.assertGreaterEqual(found["step_ms"], 0.999 * whole["lower_bound_ms"])
+        self.assertEqual(sum(v for name, v in found["configurations"].items() if name != "total"), found["configurations"]["total"])
+        self.refused("gpt", "plan", "--plan", plan, "--search-seconds", 1, "-o", none, word="--plan")
+
+    def test_an_interrupted_search(self):
+        plan = self.path("interrupted.plan")
+        for wait in (0.3, 0.6, 1.2, 2.4):
+            command = [os.path.join(programs.BIN, "gpt"), "plan", *map(str, GPT), *self.cluster(), "-o", plan]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+            self.assertIn(process.returncode, (0, 3), error)
+            if process.returncode == 0:
+                self.assertIn("lower_bound_ms", json.loads(self.ok("cleave", "show", "--json", plan))["search"])
+                self.ok("cleave", "verify", plan)
+                break
+            self.assertRegex(error, "stopped before|interrupted")
 
     def test_models_that_combine_samples_keep_their_microbatches(self):
         plan = self.path("norms.plan")
