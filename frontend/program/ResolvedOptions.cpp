@@ -276,8 +276,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.strategy = resolved.left ? resolved.left->pins.decided() : chooseStrategy(options);
   if (resolved.left && !cluster) {
     if (resolved.backend != Target::Kind::Cpu)
-      throw userError("--strategy auto: needs --cluster FILE for devices of backend " +
-                      std::string(text(resolved.backend)));
+      throw userError(
+          fmt::format("--strategy auto: needs --cluster FILE for devices of backend {}, or give --mesh; a plan "
+                      "for a cluster is made with the command plan and trained with --plan",
+                      text(resolved.backend)));
     resolved.cluster = assumedCluster(resolved.left->devices).toToml();
   }
   resolved.strategy.scatterGather = chooseScatterGather(options, resolved.strategy, cluster);

@@ -125,6 +125,14 @@ const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &res
   return resolved;
 }
 
+/// A launcher's processes are the devices if the options do not say how many there are.
+static RunOptions onLaunchedRanks(RunOptions options) {
+  if (options.mesh.empty() && options.devices == 0 && (options.strategy.empty() || isStrategyKind(options.strategy)) &&
+      ranksAreProcesses() && launchedRanks() > 1)
+    options.devices = launchedRanks();
+  return options;
+}
+
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
@@ -140,7 +148,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    ResolvedOptions resolved = optionsOf(options);
+    ResolvedOptions resolved = optionsOf(onLaunchedRanks(options));
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.

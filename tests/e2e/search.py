@@ -250,6 +250,29 @@ class Search(Case):
                 break
             self.assertRegex(error, "stopped before|interrupted")
 
+    def test_ranks_of_a_launcher(self):
+        model = ["--data", DIGITS, "--batch", 24, "--steps", 4, "--seed", 3]
+        one, _ = self.losses("mlp", *model)
+        shared = ["mlp", "train", *model, "--microbatches", 1, "--quiet"]
+        metrics = self.path("ranks.jsonl")
+        for end in end_ranks(start_ranks(*shared, "--metrics", metrics, ranks=4)):
+            self.assertEqual(end[0], 0, end)
+        with open(metrics) as lines:
+            records = [json.loads(line) for line in lines]
+        self.assertEqual(math.prod(records[0]["run"]["mesh"].values()), 4)
+        self.same(one, [record["loss"] for record in records if "step" in record])
+        for kind, axis in (("data", "dp"), ("pipeline", "pp")):
+            ends = end_ranks(start_ranks(*shared, "--strategy", kind, "--metrics", metrics, ranks=2))
+            self.assertEqual([end[0] for end in ends], [0, 0], ends)
+            with open(metrics) as lines:
+                self.assertEqual(json.loads(next(lines))["run"]["mesh"][axis], 2)
+        ends = end_ranks(start_ranks("mlp", "train", *model, "--batch-per-rank", 4, "--quiet", ranks=2))
+        self.assertTrue(all(end[0] == 2 and "--mesh" in end[1] for end in ends), ends)
+        if shutil.which("mpirun"):
+            many, records = self.losses("mlp", *model, "--microbatches", 1, ranks=2)
+            self.assertEqual(math.prod(records[0]["run"]["mesh"].values()), 2)
+            self.same(one, many)
+
     def test_models_that_combine_samples_keep_their_microbatches(self):
         plan = self.path("norms.plan")
         model = ["--depth", 18, "--batch", 64, "--no-code"]
