@@ -100,8 +100,17 @@ std::vector<Option> compileOptions() {
       {.name = "--strategy",
        .field = &Run::strategy,
        .type = "WORD|FILE",
-       .uses = {{compile, "data, model, pipeline, hybrid, auto (found by a search), or a strategy file"}},
+       .uses = {{compile, "data, model, pipeline, hybrid, auto (found by a search), or a strategy file; with --cluster "
+                          "a search finds "
+                          "what these leave open"}},
        .ranks = Agree::Contents,
+       .refused = strategy},
+      {.name = "--search-seconds",
+       .field = &Run::searchSeconds,
+       .type = "S",
+       .uses = {{compile, "seconds after which a search takes the best strategy so far (default: it ends by itself)"}},
+       .limits = Limits{0, 1e9},
+       .ranks = Agree::Value,
        .refused = strategy},
       {.name = "--schedule",
        .field = &Run::schedule,

@@ -64,16 +64,16 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
 const Words kinds = {"data", "model", "pipeline", "hybrid", "auto"};
 constexpr const char *searchedKind = "auto";
 
-/// The mesh that the options ask for.
-std::optional<Mesh> askedMesh(const RunOptions &options) {
-  const bool kind = isStrategyKind(options.strategy) && options.strategy != searchedKind;
+/// The mesh that the options ask for; `searched`: a kind of strategy is a restriction of a search, not a mesh.
+std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) {
+  const bool kind = isStrategyKind(options.strategy) && options.strategy != searchedKind && !searched;
   if (kind && options.devices < 1)
     throw userError(
         fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy))
+  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy) && !searched)
     throw userError(
         fmt::format("--devices {}: cannot be combined with a strategy file, which has a mesh", options.devices));
   return kind                    ? std::optional(partitioner::meshFor(options.devices, options.strategy))
@@ -82,9 +82,9 @@ std::optional<Mesh> askedMesh(const RunOptions &options) {
 }
 
 /// What the options ask of the split, besides the strategy file.
-Request askedOf(const RunOptions &options) {
+Request askedOf(const RunOptions &options, bool searched = false) {
   Request asked;
-  asked.mesh = askedMesh(options);
+  asked.mesh = askedMesh(options, searched);
   if (!options.schedule.empty())
     asked.schedule = options.schedule;
   asked.microbatches = options.microbatches;
@@ -97,38 +97,70 @@ Request askedOf(const RunOptions &options) {
   return asked;
 }
 
-/// What a strategy file for a cluster leaves to the search: it names a mesh, recomputation of all layers, ZeRO or
-/// sequence parallelism, but no microbatches, schedule, stages or shardings.
-std::optional<partitioner::SpaceRequest> restOfFile(const RunOptions &options) {
-  const Request file = Request::load(options.strategy), pins = file.with(askedOf(options));
-  if (!pins.mesh || pins.microbatches || pins.schedule || pins.chunks || pins.placement || !pins.order.empty() ||
-      !pins.stages.empty() || !pins.shard.empty() ||
-      std::ranges::any_of(pins.recompute, [](const partitioner::RecomputeRule &rule) {
-        return rule.pattern != partitioner::RecomputeRule::everyLayer;
-      }))
-    return std::nullopt;
-  return partitioner::SpaceRequest{.pins = pins, .devices = pins.mesh->ranks()};
+/// What the file and the options ask for together; they must agree on the mesh.
+Request fileWith(const RunOptions &options, const Request &asked) {
+  const Request file = Request::load(options.strategy);
+  if (file.mesh && asked.mesh && *file.mesh != *asked.mesh)
+    throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
+                                partitioner::meshText(*file.mesh)));
+  if (file.mesh && options.devices != 0)
+    throw userError(fmt::format("--devices {}: the strategy file {} has the mesh {}", options.devices, options.strategy,
+                                partitioner::meshText(*file.mesh)));
+  return file.with(asked);
 }
 
-/// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and neither a mesh nor a
-/// strategy, everything is.
+/// Refuses what a mesh cannot have. `asked`: the part of `all` that options ask for.
+void checkAxes(const Request &all, const Request &asked, const Mesh &mesh) {
+  if (!all.sequence.value_or("").empty() && mesh.size(AxisRole::Tensor) == 1)
+    throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
+                                asked.sequence ? "--sequence-parallel" : "sequence", partitioner::meshText(mesh)));
+  if (all.zero.value_or(0) && mesh.size(AxisRole::Data) == 1)
+    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
+                                asked.zero ? "--zero" : "zero =", *all.zero, partitioner::meshText(mesh)));
+}
+
+/// Whether a request leaves nothing to a search.
+bool isComplete(const Request &pins) {
+  if (!pins.mesh || !pins.schedule || !pins.microbatches)
+    return false;
+  const auto alone = [&](AxisRole role) { return pins.mesh->size(role) == 1; };
+  return (alone(AxisRole::Pipeline) || !pins.stages.empty()) && (alone(AxisRole::Data) || pins.zero) &&
+         (alone(AxisRole::Tensor) || pins.sequence) && partitioner::pinnedRecomputation(pins);
+}
+
+/// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and no mesh on the command
+/// line, it is what neither the options nor a strategy file decide.
 std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
                                                       const std::optional<partitioner::Cluster> &cluster) {
-  const bool open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
-  if (cluster && !options.strategy.empty() && !isStrategyKind(options.strategy))
-    return restOfFile(options);
-  if (options.strategy != searchedKind && !open)
+  const bool kind = isStrategyKind(options.strategy), file = !options.strategy.empty() && !kind,
+             automatic = options.strategy == searchedKind,
+             open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
+  if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
   if (!cluster && options.devices == 0)
     throw userError("--strategy auto: needs --devices N or --cluster FILE: the devices to split over");
+  if (kind && !automatic && !options.mesh.empty())
+    throw userError(fmt::format("--strategy {}: cannot be combined with --mesh {}", options.strategy, options.mesh));
+  const Request asked = askedOf(options, true);
   partitioner::SpaceRequest request;
-  request.pins = askedOf(options);
-  if (request.pins.schedule == partitioner::searchedSchedule)
+  request.pins = file ? fileWith(options, asked) : asked;
+  if (request.pins.schedule == partitioner::searchedSchedule && request.pins.order.empty()) {
+    if (request.pins.mesh) // its orders are searched
+      return std::nullopt;
     request.pins.schedule.reset();
-  if (options.batchPerRank)
+  }
+  if (isComplete(request.pins))
+    return std::nullopt;
+  if (request.pins.mesh)
+    checkAxes(request.pins, asked, *request.pins.mesh);
+  else if (options.batchPerRank)
     throw userError(fmt::format("--batch-per-rank {}: the search needs the batch of all ranks, --batch; or give --mesh",
                                 *options.batchPerRank));
-  request.devices = options.devices > 0 ? options.devices : cluster ? cluster->deviceCount() : 1;
+  request.kind = kind ? options.strategy : "";
+  request.devices = request.pins.mesh     ? request.pins.mesh->ranks()
+                    : options.devices > 0 ? options.devices
+                    : cluster             ? cluster->deviceCount()
+                                          : 1;
   return request;
 }
 
@@ -145,23 +177,14 @@ partitioner::Cluster assumedCluster(int64_t devices) {
 
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
   const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  const Request ofFile = file ? Request::load(options.strategy) : Request(), asked = askedOf(options);
-  if (ofFile.mesh && asked.mesh && *ofFile.mesh != *asked.mesh)
-    throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
-                                partitioner::meshText(*ofFile.mesh)));
-  const Request all = ofFile.with(asked);
+  const Request asked = askedOf(options), all = file ? fileWith(options, asked) : asked;
   partitioner::Strategy strategy = all.decided();
+  partitioner::checkStageCount(strategy);
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
     const bool searched = strategy.schedule == partitioner::searchedSchedule;
     strategy.chunks = !searched ? partitioner::chunksOf(strategy.schedule) : options.cluster.empty() ? 1 : 0;
   }
-  if (!strategy.sequence.empty() && strategy.mesh.size(AxisRole::Tensor) == 1)
-    throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
-                                asked.sequence ? "--sequence-parallel" : "sequence",
-                                partitioner::meshText(strategy.mesh)));
-  if (strategy.zero && strategy.mesh.size(AxisRole::Data) == 1)
-    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
-                                asked.zero ? "--zero" : "zero =", strategy.zero, partitioner::meshText(strategy.mesh)));
+  checkAxes(all, asked, strategy.mesh);
   return strategy;
 }
 
@@ -253,8 +276,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.strategy = resolved.left ? resolved.left->pins.decided() : chooseStrategy(options);
   if (resolved.left && !cluster) {
     if (resolved.backend != Target::Kind::Cpu)
-      throw userError("--strategy auto: needs --cluster FILE for devices of backend " +
-                      std::string(text(resolved.backend)));
+      throw userError(
+          fmt::format("--strategy auto: needs --cluster FILE for devices of backend {}, or give --mesh; a plan "
+                      "for a cluster is made with the command plan and trained with --plan",
+                      text(resolved.backend)));
     resolved.cluster = assumedCluster(resolved.left->devices).toToml();
   }
   resolved.strategy.scatterGather = chooseScatterGather(options, resolved.strategy, cluster);

@@ -20,6 +20,7 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/Interrupt.h"
 #include "runtime/session/Launcher.h"
 #include "runtime/session/ProcessWorld.h"
 #include "runtime/session/Session.h"
@@ -29,6 +30,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -42,8 +44,8 @@ struct Trainer::Impl {
   GraphModule trace(const ResolvedOptions &resolved);
   /// Traces the model with so many rows in a microbatch of training, and of evaluation.
   GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
-  /// Replaces what the options leave to the search.
-  void search(ResolvedOptions &resolved);
+  /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`.
+  void search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible = false);
   /// The options of a run. A prediction has no batch of evaluation.
   ResolvedOptions optionsOf(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
   /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
@@ -87,11 +89,19 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-void Trainer::Impl::search(ResolvedOptions &resolved) {
+void Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible) {
   if (!resolved.left)
     return;
+  const auto began = std::chrono::steady_clock::now();
+  std::optional<InterruptGuard> guard;
+  if (interruptible)
+    guard.emplace();
+  const auto stops = [&] {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
+    return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
+  };
   const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
-  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.left);
+  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.left, stops);
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
   resolved.left.reset();
@@ -115,6 +125,14 @@ const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &res
   return resolved;
 }
 
+/// A launcher's processes are the devices if the options do not say how many there are.
+static RunOptions onLaunchedRanks(RunOptions options) {
+  if (options.mesh.empty() && options.devices == 0 && (options.strategy.empty() || isStrategyKind(options.strategy)) &&
+      ranksAreProcesses() && launchedRanks() > 1)
+    options.devices = launchedRanks();
+  return options;
+}
+
 std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
@@ -130,7 +148,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    ResolvedOptions resolved = optionsOf(options);
+    ResolvedOptions resolved = optionsOf(onLaunchedRanks(options));
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -142,7 +160,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     };
     const auto compile = [&] {
       if (resolved.left) {
-        search(resolved);
+        search(resolved, options);
         graph = trace(resolved);
       }
       return PlanFile::fromBytes(passes::searchAndCompile(std::move(graph), forThisMachine(resolved)),
@@ -247,7 +265,7 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->optionsOf(options);
-  impl->search(resolved);
+  impl->search(resolved, options, true);
   passes::FittedPlan made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
@@ -275,7 +293,7 @@ CheckResult Trainer::check(const RunOptions &given) {
   }
   ResolvedOptions resolved = impl->optionsOf(options);
   if (!plan)
-    impl->search(resolved);
+    impl->search(resolved, options);
   const passes::CompileOptions &compile = Impl::forThisMachine(resolved);
   if (!plan)
     plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(resolved), compile), "the compiled plan");

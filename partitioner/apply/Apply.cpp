@@ -21,8 +21,7 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-// Reports a rule that matches no tensor as a user error.
-static void checkRules(func::FuncOp train, const Strategy &strategy) {
+void checkRules(func::FuncOp train, const Strategy &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
     for (const BlockArgument argument : train.getArguments()) {
@@ -31,7 +30,8 @@ static void checkRules(func::FuncOp train, const Strategy &strategy) {
         matched |= matches(rule.pattern, ir::argumentText(argument, ir::attr::name).str());
     }
     if (!matched)
-      throw userError(fmt::format("shard: no parameter or buffer of the model matches \"{}\"", rule.pattern));
+      throw userError(
+          fmt::format("{}shard: no parameter or buffer of the model matches \"{}\"", placed(rule.where), rule.pattern));
   }
 }
 

@@ -16,6 +16,9 @@ void splitTiedGradients(mlir::func::FuncOp train);
 /// will have overwritten the buffer by then.
 void keepChangedBuffers(mlir::func::FuncOp train);
 
+/// Throws userError if a rule of the strategy matches no parameter or buffer among the arguments of a function.
+void checkRules(mlir::func::FuncOp function, const Strategy &strategy);
+
 /// Gives every value of @train a sharding, inserts reshards where shardings differ, and marks partial sums. Returns the
 /// shardings of parameters and buffers. Throws userError for a rule that no tensor matches or that the model does not
 /// allow, and for an axis tp that splits nothing.

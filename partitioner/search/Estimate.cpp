@@ -2,7 +2,6 @@
 #include "partitioner/search/Estimate.h"
 
 #include "partitioner/pipeline/Cuts.h"
-#include "partitioner/schedule/Named.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,15 +21,15 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 } // namespace
 
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
-                     Links links)
-    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)) {}
+                     Links links, std::span<const size_t> begins)
+    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)), begins(begins) {}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
 }
 
 Schedule Estimator::shapeOf(const ScheduleChoice &schedule) const {
-  return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, placementOf(schedule.name)};
+  return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
 }
 
 Estimator::Units Estimator::unitsOf() const {
@@ -65,6 +64,8 @@ std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
   const Schedule shape = shapeOf(schedule);
   const Units units = unitsOf();
   const auto stages = static_cast<size_t>(shape.stages());
+  if (stages == begins.size())
+    return {begins.begin(), begins.end()};
   if (stages > units.first.size())
     return {};
   if (positions.size() == 1)
@@ -84,8 +85,10 @@ void Estimator::add(Memory &memory, const LayerCost &layer) {
 }
 
 std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
-  const Schedule schedule = namedSchedule(choice.name, group.pipeline, choice.chunks, group.microbatches);
+  const Schedule schedule = choice.of(group);
   const Units units = unitsOf();
+  if (static_cast<size_t>(schedule.stages()) == begins.size())
+    return {};
   if (static_cast<size_t>(schedule.stages()) > units.first.size())
     return {};
   // Microbatches that a stage keeps: as many as its rank does, divided among the rank's stages.
@@ -227,7 +230,7 @@ Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &
   Estimate estimate{INFINITY, INFINITY, -INFINITY, INFINITY};
   if (begins.empty())
     return {INFINITY, INFINITY, INFINITY, 0};
-  const Schedule schedule = namedSchedule(choice.name, group.pipeline, choice.chunks, group.microbatches);
+  const Schedule schedule = choice.of(group);
   const std::vector<Stage> stages = stagesOf(schedule, begins);
   std::vector<StageCosts> costs;
   for (const Stage &stage : stages)

@@ -5,6 +5,7 @@
 #include "partitioner/search/Space.h"
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,9 @@ public:
   /// Seconds that a byte takes from one position of the pipeline to another.
   using Links = std::function<double(int64_t from, int64_t to)>;
 
-  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links);
+  /// `begins`: the first layer of each stage, if that is decided for plans with as many stages.
+  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links,
+            std::span<const size_t> begins = {});
 
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
@@ -81,6 +84,7 @@ private:
   const PlanGroup &group;
   const PositionCosts positions;
   const Links links;
+  const std::span<const size_t> begins;
 };
 
 } // namespace cleave::partitioner

@@ -1,8 +1,6 @@
 // The queue of groups by their bounds.
 #include "partitioner/search/Search.h"
 
-#include "partitioner/schedule/Named.h"
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -61,7 +59,7 @@ std::optional<PositionCosts> measurePositions(const SearchInput &input, const Pl
 
 Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, PositionCosts positions) {
   return {input.layers, group, std::move(positions),
-          [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }};
+          [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }, input.begins};
 }
 
 class PlanSearch {
@@ -292,7 +290,7 @@ private:
     double bound = INFINITY;
     std::set<std::pair<int64_t, Placement>> shapes;
     for (const ScheduleChoice &schedule : schedules[entry.group])
-      if (shapes.emplace(schedule.chunks, placementOf(schedule.name)).second)
+      if (shapes.emplace(schedule.chunks, schedule.placement()).second)
         bound = std::min(bound, lowestOf(group, schedule, pointersTo(*positions)));
     push(entry.group, 3, std::max(entry.bound, slack * bound));
   }

@@ -22,7 +22,8 @@ namespace cleave::partitioner {
 struct SearchInput {
   SpaceRequest request;
   std::vector<SearchLayer> layers;
-  double least = 0; ///< seconds of the operations alone
+  std::vector<size_t> begins; ///< the first layer of each stage, if that is decided
+  double least = 0;           ///< seconds of the operations alone
   /// Seconds that a byte takes between two positions of the pipeline.
   std::function<double(const PlanGroup &, int64_t from, int64_t to)> secondsPerByte;
   /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all

@@ -25,6 +25,23 @@ template <typename T> std::vector<T> pinnedOr(const std::optional<T> &pinned, st
   return pinned ? std::vector<T>{*pinned} : std::move(all);
 }
 
+/// Whether a mesh has the axes that the request names.
+bool allows(const SpaceRequest &request, const Mesh &mesh) {
+  const auto splits = [&](AxisRole role) { return mesh.size(role) > 1; };
+  const auto none = [&](AxisRole one, AxisRole other) { return !splits(one) && !splits(other); };
+  if ((request.pins.zero.value_or(0) > 0 && !splits(AxisRole::Data)) ||
+      (!request.pins.sequence.value_or("").empty() && !splits(AxisRole::Tensor)))
+    return false;
+  if (request.kind == "data")
+    return none(AxisRole::Tensor, AxisRole::Pipeline);
+  if (request.kind == "model")
+    return none(AxisRole::Data, AxisRole::Pipeline);
+  if (request.kind == "pipeline")
+    return none(AxisRole::Data, AxisRole::Tensor);
+  const int axes = splits(AxisRole::Data) + splits(AxisRole::Tensor) + splits(AxisRole::Pipeline);
+  return request.kind != "hybrid" || axes > 1 || divisorsOf(request.devices).size() <= 2; // a prime has one axis
+}
+
 std::vector<Mesh> meshesOf(const SpaceRequest &request) {
   if (request.pins.mesh)
     return {*request.pins.mesh};
@@ -35,7 +52,7 @@ std::vector<Mesh> meshesOf(const SpaceRequest &request) {
       setAxis(mesh, axisName(AxisRole::Data), request.devices / pipeline / tensor, "search");
       setAxis(mesh, axisName(AxisRole::Tensor), tensor, "search");
       setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
-      if (pipeline <= request.layers)
+      if (pipeline <= request.layers && allows(request, mesh))
         std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
     }
   return meshes;
@@ -94,10 +111,33 @@ std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
   return groups;
 }
 
+Schedule ScheduleChoice::of(const PlanGroup &group) const {
+  return given ? *given : namedSchedule(name, group.pipeline, chunks, group.microbatches);
+}
+
+Placement ScheduleChoice::placement() const { return given ? given->placement : placementOf(name); }
+
+/// The schedule whose orders a request lists, if it is one of this group.
+static std::vector<ScheduleChoice> givenOrders(const SpaceRequest &request, const PlanGroup &group) {
+  Strategy strategy = request.pins.decided();
+  strategy.mesh = group.mesh();
+  if (std::ssize(strategy.order) != group.pipeline ||
+      request.pins.microbatches.value_or(group.microbatches) != group.microbatches)
+    return {};
+  strategy.microbatches = group.microbatches;
+  return {{strategy.schedule, strategy.chunks, std::make_shared<const Schedule>(strategy.plannedSchedule())}};
+}
+
 std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanGroup &group) {
   constexpr int64_t mostChunks = 8;
+  if (!request.pins.order.empty())
+    return givenOrders(request, group);
+  const auto allowed = [&](int64_t stages) {
+    return request.stages == 0 || stages == request.stages || (stages == 1 && request.oneStage);
+  };
   if (group.pipeline == 1)
-    return {{request.pins.schedule.value_or("1f1b"), 1}};
+    return allowed(1) ? std::vector<ScheduleChoice>{{request.pins.schedule.value_or("1f1b"), 1}}
+                      : std::vector<ScheduleChoice>{};
   std::vector<ScheduleChoice> all;
   for (const std::string &name : namedSchedules()) {
     if (request.pins.schedule && *request.pins.schedule != name)
@@ -105,7 +145,7 @@ std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanG
     const int64_t own = chunksOf(name);
     for (int64_t chunks = own ? own : 2; chunks <= (own ? own : mostChunks); ++chunks)
       if ((!request.pins.chunks || *request.pins.chunks == chunks) && group.pipeline * chunks <= request.layers &&
-          !checkNamedSizes(name, group.pipeline, chunks, group.microbatches))
+          allowed(group.pipeline * chunks) && !checkNamedSizes(name, group.pipeline, chunks, group.microbatches))
         all.push_back({name, chunks});
   }
   return all;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct PlanGroup {
 struct ScheduleChoice {
   std::string name;
   int64_t chunks = 1;
+  std::shared_ptr<const Schedule> given = nullptr; ///< of the schedule "auto": its orders
+  Schedule of(const PlanGroup &group) const;       ///< throws userError for sizes that it does not support
+  Placement placement() const;
 };
 
 /// What limits the space.
@@ -43,6 +47,9 @@ struct SpaceRequest {
   int64_t devices = 1; ///< ranks of every plan
   int64_t batch = 1, evalBatch = 0;
   int64_t layers = 1;     ///< the most stages: layers with parameters
+  std::string kind = {};  ///< "data", "model", "pipeline": only that axis; "hybrid": several axes; else any
+  int64_t stages = 0;     ///< of every plan, 0: any number
+  bool oneStage = false;  ///< beside `stages`, one stage may be
   bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
   /// The orders of a mesh to choose from; not called for a pinned mesh.
   std::function<std::vector<Mesh>(const Mesh &)> orders = [](const Mesh &mesh) { return std::vector{mesh}; };

@@ -2,6 +2,8 @@
 #include "partitioner/stages/DistinctLayers.h"
 
 #include "ir/graph/Graph.h"
+#include "partitioner/sharding/Pinned.h"
+#include "runtime/base/Error.h"
 
 #include "llvm/ADT/BitVector.h"
 
@@ -48,6 +50,23 @@ std::string signatureOf(const Layer &layer) {
     }
     out << '\n';
   }
+  return text;
+}
+
+/// The numbers of the rules that apply to a layer or its parameters.
+std::string rulesOf(const Layer &layer, const Strategy &pinned) {
+  std::string text;
+  for (size_t r = 0; r < pinned.recompute.size(); ++r)
+    if (matches(pinned.recompute[r].pattern, layer.path))
+      text += " recompute " + std::to_string(r);
+  if (pinned.shard.empty())
+    return text;
+  for (Operation *op : layer.ops)
+    for (Value operand : op->getOperands())
+      if (auto argument = dyn_cast<BlockArgument>(operand))
+        for (size_t r = 0; r < pinned.shard.size(); ++r)
+          if (matches(pinned.shard[r].pattern, ir::argumentText(argument, ir::attr::name).str()))
+            text += " shard " + std::to_string(r);
   return text;
 }
 
@@ -126,23 +145,56 @@ void eraseNames(func::FuncOp forward, const std::vector<Layer> &layers, const st
 
 } // namespace
 
-std::vector<LayerOutline> outlineOf(ModuleOp module) {
+std::vector<LayerOutline> outlineOf(ModuleOp module, const Strategy &pinned) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
-  const std::vector<Layer> layers = layersOf(forward, layerNames(forward));
+  const std::vector<Layer> layers = layersOf(forward, layerNames(forward, layersNamed(pinned)));
   return outlineOf(layers, crossingBytes(layers));
 }
 
-std::vector<LayerOutline> keepDistinctLayers(ModuleOp module) {
+std::vector<size_t> pinnedBegins(ModuleOp module, const Strategy &pinned) {
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  const std::vector<Layer> layers = layersOf(forward, layerNames(forward, layersNamed(pinned)));
+  for (const RecomputeRule &rule : pinned.recompute)
+    if (rule.pattern != RecomputeRule::everyLayer &&
+        llvm::none_of(layers, [&](const Layer &layer) { return matches(rule.pattern, layer.path); }))
+      throw userError(placed(rule.where) + "recompute: no layer of the model matches \"" + rule.pattern + "\"");
+  int64_t marks = 0;
+  for (const Layer &layer : layers)
+    marks = std::max(marks, layer.mark + 1);
+  Strategy staged = pinned;
+  const auto count = pinned.stages.empty() ? marks : static_cast<int64_t>(pinned.stages.size());
+  if (count < 2)
+    return {};
+  setAxis(staged.mesh, axisName(AxisRole::Pipeline), count, "stages");
+  staged.chunks = 1, staged.schedule = Strategy{}.schedule;
+  OwningOpRef<ModuleOp> copy = module.clone();
+  staged = assignStages(*copy, std::move(staged));
+  std::map<LayerUse, int64_t> stageOf;
+  for (size_t s = 0; s < staged.stages.size(); ++s)
+    for (const std::string &entry : staged.stages[s])
+      stageOf[*LayerUse::parse(entry)] = static_cast<int64_t>(s);
+  std::vector<size_t> begins{0};
+  std::map<std::string, int64_t> uses;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto found = stageOf.find({layers[i].path, ++uses[layers[i].path]});
+    const int64_t stage = found == stageOf.end() ? layers[i].mark : found->second;
+    while (stage >= std::ssize(begins))
+      begins.push_back(i);
+  }
+  return begins;
+}
+
+std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pinned) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   if (auto eval = module.lookupSymbol<func::FuncOp>("eval"))
     eval.erase();
-  const std::vector<Layer> layers = layersOf(forward, layerNames(forward));
+  const std::vector<Layer> layers = layersOf(forward, layerNames(forward, layersNamed(pinned)));
   std::vector<LayerOutline> outline = outlineOf(layers, crossingBytes(layers));
 
   std::map<std::string, std::vector<size_t>> kinds;
   for (size_t i = 0; i < layers.size(); ++i)
     if (!layers[i].path.empty() && isListMember(layers[i].path))
-      kinds[signatureOf(layers[i])].push_back(i);
+      kinds[signatureOf(layers[i]) + rulesOf(layers[i], pinned)].push_back(i);
   std::vector<bool> removed(layers.size());
   for (const auto &[signature, alike] : kinds) {
     const size_t kept = 2 + alike.size() % 2;

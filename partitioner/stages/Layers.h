@@ -29,6 +29,9 @@ LayerNames layerNames(mlir::func::FuncOp func, std::set<std::string> named = {})
 /// module that runs again later is a further layer with the same path.
 std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 
+/// The paths that the strategy's stages name as layers.
+std::set<std::string> layersNamed(const Strategy &strategy);
+
 /// The path of the module that the op belongs to; empty: none.
 std::string pathOf(mlir::Operation *op);
 

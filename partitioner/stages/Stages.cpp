@@ -50,14 +50,6 @@ LayerUse useOf(const std::string &entry) {
   return *use;
 }
 
-std::set<std::string> pathsOf(const Strategy &strategy) {
-  std::set<std::string> paths;
-  for (const std::vector<std::string> &stage : strategy.stages)
-    for (const std::string &entry : stage)
-      paths.insert(useOf(entry).path);
-  return paths;
-}
-
 std::string listOf(const Layers &layers) {
   std::vector<std::string> paths;
   for (const Layer &layer : layers)
@@ -96,7 +88,7 @@ StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strate
   return wanted;
 }
 
-Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+Stages stagesAsListed(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
   const StagesByUse wanted = stagesByUse(forward, layers, strategy);
   const int64_t count = static_cast<int64_t>(strategy.stages.size());
   Stages stages;
@@ -123,6 +115,15 @@ Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &
     if (std::find(stages.begin(), stages.end(), s) == stages.end())
       throw userError(fmt::format("stages: stage {} is empty in the order in which the model runs", s));
   return stages;
+}
+
+// The errors name the list's place in its file.
+Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+  try {
+    return stagesAsListed(forward, layers, strategy);
+  } catch (const Error &error) {
+    throw Error(error.status, placed(strategy.stagesWhere) + error.what());
+  }
 }
 
 // The largest cost of a stage if `costs` are cut into `parts`.
@@ -255,8 +256,8 @@ StagesByPlace stagesByPlace(func::FuncOp forward) {
   return places;
 }
 
-// Limits of the stage of each op of an evaluation, whose ops may be in other layers than in training: an op that reads a
-// buffer which training changes is in the stage of that change, and no op before it is in a later one.
+// Limits of the stage of each op of an evaluation, whose ops may be in other layers than in training: an op that reads
+// a buffer which training changes is in the stage of that change, and no op before it is in a later one.
 using Limits = DenseMap<Operation *, std::pair<int64_t, int64_t>>; // earliest, latest
 
 Limits limitsOfBuffers(func::FuncOp forward, func::FuncOp eval) {
@@ -269,7 +270,8 @@ Limits limitsOfBuffers(func::FuncOp forward, func::FuncOp eval) {
     const int64_t stage = maker->getAttrOfType<IntegerAttr>(ir::attr::stage).getInt();
     SmallVector<Operation *> readers;
     for (BlockArgument argument : eval.getArguments())
-      if (ir::argumentText(argument, ir::attr::name) == ir::resultText(forward, result.getOperandNumber(), ir::attr::name))
+      if (ir::argumentText(argument, ir::attr::name) ==
+          ir::resultText(forward, result.getOperandNumber(), ir::attr::name))
         collectReaders(argument, readers);
     for (Operation *reader : readers)
       limits[reader] = {stage, stage};
@@ -288,9 +290,17 @@ void setStage(const Layer &layer, int64_t stage) {
 
 } // namespace
 
+std::set<std::string> layersNamed(const Strategy &strategy) {
+  std::set<std::string> paths;
+  for (const std::vector<std::string> &stage : strategy.stages)
+    for (const std::string &entry : stage)
+      paths.insert(useOf(entry).path);
+  return paths;
+}
+
 Strategy assignStages(ModuleOp module, Strategy strategy) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
-  const LayerNames names = layerNames(forward, pathsOf(strategy));
+  const LayerNames names = layerNames(forward, layersNamed(strategy));
   const Layers layers = layersOf(forward, names);
   if (strategy.chunks == 0)
     strategy.chunks = bestChunks(unitsOf(forward, layers).costs, strategy);

@@ -120,6 +120,7 @@ void readStages(const std::string &file, const toml::node &node, Request &reques
   const toml::array *stages = node.as_array();
   if (!stages)
     throw userError(fmt::format("{}: stages must be an array with an array of module paths per stage", at(file, node)));
+  request.stagesWhere = at(file, node);
   for (const toml::node &stage : *stages) {
     const toml::array *paths = stage.as_array();
     if (!paths)
@@ -180,7 +181,7 @@ void readShard(const std::string &file, const toml::node &node, Request &request
     if (!dims)
       throw userError(
           fmt::format("{}: the sharding of {} must be a table like {{ 0 = \"tp\" }}", at(file, *value), pattern));
-    ShardRule rule{patternAt(file, pattern, *value), {}, "file"};
+    ShardRule rule{patternAt(file, pattern, *value), {}, "file", at(file, *value)};
     for (auto &[dim, axes] : *dims)
       readShardEntry(file, std::string(dim.str()), axes, rule);
     request.shard.push_back(std::move(rule));
@@ -194,11 +195,17 @@ void readRecompute(const std::string &file, const toml::node &node, Request &req
     if (!known)
       throw userError(fmt::format("{}: recompute of {} must be none, selective or full, found \"{}\"", at(file, *kind),
                                   path, word));
-    request.recompute.push_back({path, *known, "file"});
+    request.recompute.push_back({path, *known, "file", at(file, *kind)});
   }
 }
 
 } // namespace
+
+void checkStageCount(const Strategy &strategy) {
+  if (!strategy.stages.empty() && static_cast<int64_t>(strategy.stages.size()) != strategy.stageCount())
+    throw userError(fmt::format("{}stages lists {} stages, {}", placed(strategy.stagesWhere), strategy.stages.size(),
+                                strategy.stagesText()));
+}
 
 Request Request::parse(const std::string &text, const std::string &file) {
   const toml::table root = parseToml(text, file);
@@ -252,8 +259,8 @@ Request Request::parse(const std::string &text, const std::string &file) {
   if (!complete.order.empty() && complete.schedule != searchedSchedule)
     throw userError(fmt::format("{}: order is for the schedule \"{}\" alone, the schedule is \"{}\"", file,
                                 searchedSchedule, complete.schedule));
-  if (!complete.stages.empty() && (int64_t)complete.stages.size() != complete.stageCount())
-    throw userError(fmt::format("{}: stages lists {} stages, {}", file, complete.stages.size(), complete.stagesText()));
+  if (request.mesh) // else a search may find one
+    checkStageCount(complete);
   return request;
 }
 
@@ -278,7 +285,7 @@ Request Request::with(const Request &over) const {
   if (!over.order.empty())
     all.order = over.order;
   if (!over.stages.empty())
-    all.stages = over.stages;
+    all.stages = over.stages, all.stagesWhere = over.stagesWhere;
   all.shard.insert(all.shard.end(), over.shard.begin(), over.shard.end());
   // Put first: the rules of this request, which are more specific than an option's, win.
   all.recompute.insert(all.recompute.begin(), over.recompute.begin(), over.recompute.end());
@@ -296,13 +303,16 @@ Strategy Request::decided() const {
   strategy.stages = stages;
   if (!stages.empty())
     strategy.stagesOrigin = "file";
+  strategy.stagesWhere = stagesWhere;
   strategy.shard = shard;
   strategy.recompute = recompute;
   return strategy;
 }
 
 Strategy Strategy::parse(const std::string &text, const std::string &file) {
-  return Request::parse(text, file).decided();
+  Strategy strategy = Request::parse(text, file).decided();
+  checkStageCount(strategy);
+  return strategy;
 }
 
 } // namespace cleave::partitioner

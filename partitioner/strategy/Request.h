@@ -13,6 +13,7 @@ struct Request {
   std::optional<Placement> placement;
   std::optional<int64_t> microbatches, chunks;
   std::vector<std::vector<std::string>> stages;
+  std::string stagesWhere;
   std::vector<ShardRule> shard;
   std::vector<RecomputeRule> recompute;
   std::optional<std::string> sequence;
@@ -26,5 +27,8 @@ struct Request {
   /// The strategy, with the default for everything that is open.
   Strategy decided() const;
 };
+
+/// Throws userError if the strategy lists another number of stages than its mesh has.
+void checkStageCount(const Strategy &strategy);
 
 } // namespace cleave::partitioner

@@ -14,6 +14,8 @@ namespace cleave::partitioner {
 
 static constexpr std::string_view useWord = " use ";
 
+std::string placed(const std::string &where) { return where.empty() ? "" : where + ": "; }
+
 std::string LayerUse::str() const { return use == 1 ? path : fmt::format("{}{}{}", path, useWord, use); }
 
 std::optional<LayerUse> LayerUse::parse(const std::string &text) {
@@ -122,10 +124,8 @@ std::string Strategy::toToml() const {
       out += fmt::format("  {},\n", quote(text));
     out += "]\n";
   }
-  if (!sequence.empty())
-    out += fmt::format("sequence = {}\n", quote(sequence));
-  if (zero)
-    out += fmt::format("zero = {}\n", zero);
+  out += fmt::format("sequence = {}\n", quote(sequence)); // also what is off: what a file leaves out is open
+  out += fmt::format("zero = {}\n", zero);
   if (scatterGather.value_or(0))
     out += fmt::format("scatter_gather = {}\n", *scatterGather);
   if (!stages.empty()) {
@@ -146,8 +146,9 @@ std::string Strategy::toToml() const {
       dims += fmt::format("{} = {}, ", quote(dim), quote(axes));
     out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rule.pattern), dims, quote(rule.origin));
   }
-  if (!recompute.empty())
-    out += "[recompute]\n";
+  out += "[recompute]\n";
+  if (std::ranges::find(recompute, RecomputeRule::everyLayer, &RecomputeRule::pattern) == recompute.end())
+    out += fmt::format("{} = {}\n", quote(RecomputeRule::everyLayer), quote(text(Recomputation::None)));
   for (const RecomputeRule &rule : recompute)
     out += fmt::format("{} = {}{}\n", quote(rule.pattern), quote(text(rule.kind)),
                        rule.origin == "file" ? "" : fmt::format(" # origin: {}", rule.origin));

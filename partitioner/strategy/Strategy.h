@@ -19,6 +19,7 @@ struct ShardRule {
   std::string pattern;                     // "blocks.*.attention.qkv.weight"
   std::map<std::string, std::string> dims; // "0", "0:3x4x16.1" or "heads" -> axes
   Origin origin = "file";
+  std::string where = {}; // "mine.toml:7:1", for messages; empty: unknown
 };
 
 /// An entry of `stages`: a layer, or a later use of it, written "embed use 2". A use is a contiguous run of the layer's
@@ -46,6 +47,7 @@ struct RecomputeRule {
   std::string pattern;
   Recomputation kind = Recomputation::None;
   Origin origin = "file";
+  std::string where = {}; // as in ShardRule
 };
 
 struct Strategy {
@@ -65,6 +67,7 @@ struct Strategy {
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
   Origin stagesOrigin = "default";
+  std::string stagesWhere = {}; // as in ShardRule
   std::vector<ShardRule> shard;
   std::vector<RecomputeRule> recompute;
   /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
@@ -109,6 +112,9 @@ struct Decisions : Strategy {
   /// Throws userError as plannedSchedule does, and an internal error if the strategy leaves something open.
   Decisions(Strategy complete, bool trains);
 };
+
+/// The beginning of a message about what stands at a place: "mine.toml:7:1: "; empty if the place is.
+std::string placed(const std::string &where);
 
 /// The most devices along an axis of a mesh, and the most stages of a rank.
 inline constexpr int64_t largestAxis = 1 << 20;

@@ -112,8 +112,8 @@ private:
           layer.kind = rule.kind;
         }
       if (!matched)
-        throw userError(
-            fmt::format("recompute: no layer of the model matches \"{}\"; it has {}", rule.pattern, listOfLayers()));
+        throw userError(fmt::format("{}recompute: no layer of the model matches \"{}\"; it has {}",
+                                    partitioner::placed(rule.where), rule.pattern, listOfLayers()));
     }
   }
 

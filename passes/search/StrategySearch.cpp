@@ -2,9 +2,9 @@
 #include "passes/search/StrategySearch.h"
 
 #include "partitioner/annotate/MixedRows.h"
+#include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
-#include "partitioner/schedule/Named.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/stages/DistinctLayers.h"
@@ -32,9 +32,12 @@ using partitioner::Strategy;
 
 class StrategySearch {
 public:
-  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
+  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
+                 std::function<bool()> stops)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        sites(cluster, request.devices), input{.request = request} {}
+        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request} {
+    input.stops = std::move(stops);
+  }
 
   FoundStrategy run() {
     prepare();
@@ -74,10 +77,10 @@ private:
     if (fresh) {
       GraphModule whole = trace(rows, rows);
       found->second.model = whole.clone();
-      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module());
+      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module(), pinned);
       if (found->second.layers.empty()) {
         found->second.model = std::move(whole);
-        found->second.layers = partitioner::outlineOf(found->second.model.module());
+        found->second.layers = partitioner::outlineOf(found->second.model.module(), pinned);
       }
     }
     return found->second;
@@ -85,12 +88,12 @@ private:
 
   void readModel() {
     const int64_t rows = std::min<int64_t>(options.batch, 2);
+    readPins(rows);
     const Reduced &model = reduced(rows);
     std::set<std::string> kept;
     for (const LayerOutline &layer : model.layers) {
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
-      marked |= layer.mark >= 0;
       hasLists |= partitioner::isListMember(layer.path);
       if (!layer.path.empty())
         lastLayer = layer.kept, kept.insert(layer.kept);
@@ -98,6 +101,15 @@ private:
     names = partitioner::LayerNames({}, std::move(kept));
     input.request.mixesRows = mixesRows(rows);
     input.request.layers = std::ranges::count(input.layers, true, &partitioner::SearchLayer::parameters);
+  }
+
+  /// Refuses pins that do not suit the model, and finds the stages that are decided: by a file, or by the code.
+  void readPins(int64_t rows) {
+    GraphModule whole = trace(rows, rows);
+    partitioner::checkRules(llvm::cast<mlir::func::FuncOp>(whole.function("forward")), pinned);
+    input.begins = partitioner::pinnedBegins(whole.module(), pinned);
+    input.request.stages = std::ssize(pinned.stages.empty() ? input.begins : std::vector<size_t>(pinned.stages.size()));
+    input.request.oneStage = pinned.stages.empty();
   }
 
   /// Whether the model combines the samples of a microbatch, also where it means to: the number of microbatches is then
@@ -157,15 +169,24 @@ private:
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
-    Strategy strategy = input.request.pins.decided();
+    Strategy strategy = pinned;
+    strategy.stages.clear(), strategy.order.clear();
+    strategy.schedule = Strategy{}.schedule, strategy.chunks = 1, strategy.placement = partitioner::Placement::Wrapped;
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Data), split.data, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Tensor), split.tensor, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Pipeline), pipeline, "search");
     strategy.microbatches = microbatches;
-    strategy.recompute = {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}};
+    setRecompute(strategy, {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}});
     strategy.zero = split.zero;
     strategy.sequence = split.sequence ? axisName(AxisRole::Tensor) : "";
     return strategy;
+  }
+
+  /// Puts rules of the search before those that are pinned, unless these decide all layers.
+  void setRecompute(Strategy &strategy, std::vector<partitioner::RecomputeRule> rules) const {
+    strategy.recompute = pinned.recompute;
+    if (!partitioner::pinnedRecomputation(input.request.pins))
+      strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
   }
 
   /// Of the products of an iteration at the peaks of all devices: a backward pass has twice the operations of a forward
@@ -218,7 +239,7 @@ private:
     std::set<std::string> seen;
     const partitioner::Schedule shape{.ranks = candidate.group.pipeline,
                                       .chunks = candidate.schedule.chunks,
-                                      .placement = partitioner::placementOf(candidate.schedule.name)};
+                                      .placement = candidate.schedule.placement()};
     for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
       stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
       const partitioner::Recomputation kind =
@@ -233,11 +254,13 @@ private:
   Strategy strategyOf(const Candidate &candidate) {
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.mesh.order = candidate.group.order;
-    strategy.recompute = recomputeOf(candidate);
+    setRecompute(strategy, recomputeOf(candidate));
     strategy.schedule = candidate.schedule.name;
-    strategy.scheduleOrigin = "search";
+    strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
     strategy.chunks = candidate.schedule.chunks;
-    if (!marked && strategy.stageCount() > 1) {
+    strategy.placement = pinned.placement, strategy.order = pinned.order;
+    strategy.stages = pinned.stages;
+    if (input.begins.empty() && strategy.stageCount() > 1) {
       strategy.stages = stagesOf(candidate);
       strategy.stagesOrigin = "search";
     }
@@ -266,7 +289,7 @@ private:
     std::string problem;
     constexpr size_t most = 4, mostThatLack = 16;
     for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
-      if (record->compiled >= most && record->step > 0)
+      if (record->step > 0 && (record->compiled >= most || (record->stopped_early = input.stops())))
         break;
       CompileOptions trial = without(options.batch);
       trial.strategy = strategyOf(candidate);
@@ -314,12 +337,16 @@ private:
     record.pruned_by_bound = static_cast<uint64_t>(counts.prunedByBound);
     record.pruned_by_memory = static_cast<uint64_t>(counts.prunedByMemory);
     record.refused = static_cast<uint64_t>(counts.refused);
-    record.stopped_early = outcome.stoppedEarly;
+    record.stopped_early |= outcome.stoppedEarly;
   }
 
   std::string noneFits(const partitioner::SearchOutcome &outcome, const std::string &problem) const {
     constexpr double gibibyte = 1 << 30;
     const std::string ranks = fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+    if (outcome.stoppedEarly)
+      return fmt::format("search: it was stopped before it found a strategy for {}; give it more time "
+                         "(--search-seconds), or a mesh (--mesh)",
+                         ranks);
     if (!problem.empty())
       return fmt::format("search: no strategy fits the memory of {}: {}", ranks, problem);
     if (outcome.counts.prunedByMemory == 0)
@@ -335,20 +362,21 @@ private:
   const CompileOptions &options;
   const Cluster cluster;
   partitioner::Sites sites;
+  const Strategy pinned;
   partitioner::SearchInput input;
   std::map<int64_t, Reduced> models; ///< by rows
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
-  bool marked = false, hasLists = false;
+  bool hasLists = false;
 };
 
 } // namespace
 
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request) {
-  return StrategySearch(trace, options, request).run();
+                             const partitioner::SpaceRequest &request, std::function<bool()> stops) {
+  return StrategySearch(trace, options, request, std::move(stops)).run();
 }
 
 struct PlanEstimates::Impl {
@@ -357,7 +385,7 @@ struct PlanEstimates::Impl {
 
 PlanEstimates::PlanEstimates(const Trace &trace, const CompileOptions &options,
                              const partitioner::SpaceRequest &request)
-    : impl(new Impl{StrategySearch(trace, options, request)}) {}
+    : impl(new Impl{StrategySearch(trace, options, request, {})}) {}
 PlanEstimates::~PlanEstimates() = default;
 
 std::optional<EstimatedPlan> PlanEstimates::of(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {

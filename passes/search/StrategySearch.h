@@ -20,9 +20,11 @@ struct FoundStrategy {
 
 /// The strategy that is predicted to be the fastest on `options.cluster` among those that `request` leaves open and
 /// that fit the devices' memory. The layers' costs are measured on a model that has every kind of layer; at most four
-/// plans are compiled and simulated. Throws environmentError, with the nearest miss, if none fits.
-FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request);
+/// plans are compiled and simulated. `stops`: asked often; once it is true, the best strategy so far is taken. Throws
+/// environmentError, with the nearest miss, if none fits, and if it stops before one is found.
+FoundStrategy searchStrategy(
+    const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
+    std::function<bool()> stops = [] { return false; });
 
 struct EstimatedPlan {
   partitioner::Strategy strategy;

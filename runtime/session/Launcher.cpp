@@ -41,6 +41,17 @@ unsigned launchedRank() {
   return 0;
 }
 
+long launchedRanks() {
+  if (!startedByMpi()) {
+    const auto torch = torchRank();
+    return torch ? static_cast<long>(torch->size) : 1;
+  }
+  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"})
+    if (std::getenv(name))
+      return std::max(0l, environmentNumber(name, 0));
+  return 0;
+}
+
 /// Number of ranks on this host from the launcher; `ranks` if unknown.
 static long localRanks(unsigned ranks) {
   if (const auto torch = torchRank())

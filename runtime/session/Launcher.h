@@ -11,6 +11,9 @@ bool ranksAreProcesses();
 /// The rank of this process from its launcher, 0 without one. Makes no MPI call and does not throw.
 unsigned launchedRank();
 
+/// The number of ranks that the launcher started; 1 without one, 0 if it does not say. Throws as ranksAreProcesses.
+long launchedRanks();
+
 /// Default number of threads per rank: cores / ranks on this host, at least 1. `ranks`: of the plan.
 unsigned defaultThreads(unsigned ranks);
 

@@ -3,11 +3,11 @@
 
 search.py --build BUILD [unittest arguments]
 """
-import gzip, json, os
+import gzip, json, math, os, shutil, signal, subprocess, time
 
 import programs
 from e2e import Case
-from programs import DIGITS, run
+from programs import DIGITS, end_ranks, run, start_ranks
 
 CLUSTER = """name = "two nodes"
 [devices.a100-40g]
@@ -116,11 +116,66 @@ class Search(Case):
         shown = json.loads(self.ok("cleave", "show", "--json", plan))
         self.assertEqual(shown["axis_order"], ["pp", "tp", "dp"])
         self.assertIsNotNone(shown["search"])
-        with open(strategy, "w") as out:  # recomputation by layer is not searched around: nothing is
+        with open(strategy, "w") as out:
             out.write('mesh = { dp = 2, tp = 2, pp = 2 }\n[recompute]\n"blocks.0" = "full"\n')
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
-        self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
-        self.assertIn('"blocks.0" = "full"', self.ok("cleave", "show", "--strategy", plan))
+        self.assertIsNotNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
+        self.assertIn('"blocks.0" = "full"\n', self.ok("cleave", "show", "--strategy", plan))
+
+    def planned(self, strategy, *args):
+        """A plan with a strategy file: what `cleave show` says, and its strategy."""
+        plan, pins = self.path("pinned.plan"), self.path("pins.toml")
+        with open(pins, "w") as out:
+            out.write(strategy)
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", pins, *args, "-o", plan)
+        shown = json.loads(self.ok("cleave", "show", "--json", plan))
+        self.assertIsNotNone(shown["search"])
+        return shown, self.ok("cleave", "show", "--strategy", plan)
+
+    def test_a_file_may_pin_anything(self):
+        stages = [["embed", "blocks.0", "blocks.1"], ["blocks.2"], [*(f"blocks.{i}" for i in range(3, 7))], ["blocks.7", "norm"]]
+        shown, text = self.planned(f"stages = {json.dumps(stages)}\n")
+        self.assertEqual([[layer for layer in stage["layers"] if layer != "positions"] for stage in shown["stages"]], stages)
+        self.assertIn("# origin: file\nstages", text)
+        self.assertEqual(shown["mesh"]["pp"] * (2 if "virtual = 2" in text else 1), 4)
+        shown, text = self.planned('mesh = "tp=2,dp=4"\n[shard]\n"blocks.3.mlp.*.weight" = {}\n')
+        self.assertIn('"blocks.3.mlp.up.weight" = { origin = "file" }', text)
+        self.assertIn('"blocks.2.mlp.up.weight" = { "0" = "tp", origin = "default" }', text)
+        shown, text = self.planned('schedule = { name = "zb-h1" }\nzero = 1\n')
+        self.assertGreater(shown["mesh"]["dp"], 1)
+        self.assertIn("zero = 1\n", text)
+        self.assertTrue(shown["mesh"]["pp"] == 1 or "zb-h1" in text)
+        shown, text = self.planned('sequence = "tp"\n[recompute]\n"*" = "selective"\n"blocks.5" = "full"\n', "--microbatches", 8)
+        self.assertGreater(shown["mesh"]["tp"], 1)
+        self.assertEqual(shown["microbatches"], 8)
+        self.assertIn('[recompute]\n"*" = "selective"\n"blocks.5" = "full"\n', text)
+        order = ["F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
+        shown, text = self.planned(f'schedule = {{ name = "auto", microbatches = 4 }}\norder = {json.dumps(order)}\n')
+        self.assertEqual((shown["mesh"]["pp"], shown["microbatches"]), (2, 4))
+        for line in order:
+            self.assertIn(line, text)
+
+    def test_a_file_that_does_not_suit_the_model(self):
+        pins, none = self.path("pins.toml"), self.path("none.plan")
+        for text, line, word in (("zero = 1\n[shard]\n\"blocks.9.mlp.up.weight\" = { 0 = \"tp\" }\n", 3, "no parameter"),
+                                 ("[recompute]\n\"blocks.9\" = \"full\"\n", 2, "no layer"),
+                                 ("zero = 1\nstages = [[\"embed\"], [\"nothing\"]]\n", 2, "no layer \"nothing\"")):
+            with open(pins, "w") as out:
+                out.write(text)
+            for cluster in (self.cluster(), ["--mesh", "dp=2,pp=2"]):
+                error = self.refused("gpt", "plan", *GPT, *cluster, "--strategy", pins, "-o", none, word=word)
+                self.assertIn(f"pins.toml:{line}:", error)
+
+    def test_kinds_of_strategies_restrict_the_search(self):
+        plan = self.path("kind.plan")
+        for kind, check in (("data", lambda m: m["tp"] == m["pp"] == 1), ("model", lambda m: m["dp"] == m["pp"] == 1),
+                            ("pipeline", lambda m: m["dp"] == m["tp"] == 1), ("hybrid", lambda m: sorted(m.values())[1] > 1)):
+            self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", kind, *(["--devices", 4] if kind == "data" else []), "-o", plan)
+            shown = json.loads(self.ok("cleave", "show", "--json", plan))
+            self.assertEqual(shown["ranks"], 4 if kind == "data" else 8)
+            self.assertTrue(check(shown["mesh"]), (kind, shown["mesh"]))
+            self.assertIsNotNone(shown["search"])
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--strategy", "data", "--mesh", "dp=8", "-o", plan, word="--mesh dp=8")
 
     def test_devices_of_several_kinds(self):
         with open(self.path("cluster.toml"), "w") as out:
@@ -162,6 +217,61 @@ class Search(Case):
             self.refused("gpt", "plan", *GPT, *cluster, *mesh, "--recompute", less, "-o", self.path("none.plan"), word="memory", status=3)
         self.refused("gpt", "plan", *GPT, *self.cluster(memory=reserved + sizes["full"] / 2), *mesh, "-o", self.path("none.plan"),
                      word="--zero 3", status=3)
+
+    def test_a_search_that_stops_early(self):
+        plan, none = self.path("early.plan"), self.path("none.plan")
+        auto = ["gpt", "plan", *GPT, *self.cluster()]
+        self.refused(*auto, "--search-seconds", 0, "-o", none, word="--search-seconds", status=3)
+        self.assertFalse(os.path.exists(none))
+        self.ok(*auto, "--search-seconds", 1000, "-o", plan)
+        whole = json.loads(self.ok("cleave", "show", "--json", plan))["search"]
+        self.assertFalse(whole["stopped_early"])
+        for seconds in (0.5, 1, 2, 4, 8):  # until something is found
+            if run(*auto, "--search-seconds", seconds, "-o", plan)[0] == 0:
+                break
+        found = json.loads(self.ok("cleave", "show", "--json", plan))["search"]
+        self.assertLessEqual(found["lower_bound_ms"], whole["step_ms"])
+        self.assertGreaterEqual(found["step_ms"], 0.999 * whole["lower_bound_ms"])
+        self.assertEqual(sum(v for name, v in found["configurations"].items() if name != "total"), found["configurations"]["total"])
+        self.refused("gpt", "plan", "--plan", plan, "--search-seconds", 1, "-o", none, word="--plan")
+
+    def test_an_interrupted_search(self):
+        plan = self.path("interrupted.plan")
+        for wait in (0.3, 0.6, 1.2, 2.4):
+            command = [os.path.join(programs.BIN, "gpt"), "plan", *map(str, GPT), *self.cluster(), "-o", plan]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+            self.assertIn(process.returncode, (0, 3), error)
+            if process.returncode == 0:
+                self.assertIn("lower_bound_ms", json.loads(self.ok("cleave", "show", "--json", plan))["search"])
+                self.ok("cleave", "verify", plan)
+                break
+            self.assertRegex(error, "stopped before|interrupted")
+
+    def test_ranks_of_a_launcher(self):
+        model = ["--data", DIGITS, "--batch", 24, "--steps", 4, "--seed", 3]
+        one, _ = self.losses("mlp", *model)
+        shared = ["mlp", "train", *model, "--microbatches", 1, "--quiet"]
+        metrics = self.path("ranks.jsonl")
+        for end in end_ranks(start_ranks(*shared, "--metrics", metrics, ranks=4)):
+            self.assertEqual(end[0], 0, end)
+        with open(metrics) as lines:
+            records = [json.loads(line) for line in lines]
+        self.assertEqual(math.prod(records[0]["run"]["mesh"].values()), 4)
+        self.same(one, [record["loss"] for record in records if "step" in record])
+        for kind, axis in (("data", "dp"), ("pipeline", "pp")):
+            ends = end_ranks(start_ranks(*shared, "--strategy", kind, "--metrics", metrics, ranks=2))
+            self.assertEqual([end[0] for end in ends], [0, 0], ends)
+            with open(metrics) as lines:
+                self.assertEqual(json.loads(next(lines))["run"]["mesh"][axis], 2)
+        ends = end_ranks(start_ranks("mlp", "train", *model, "--batch-per-rank", 4, "--quiet", ranks=2))
+        self.assertTrue(all(end[0] == 2 and "--mesh" in end[1] for end in ends), ends)
+        if shutil.which("mpirun"):
+            many, records = self.losses("mlp", *model, "--microbatches", 1, ranks=2)
+            self.assertEqual(math.prod(records[0]["run"]["mesh"].values()), 2)
+            self.same(one, many)
 
     def test_models_that_combine_samples_keep_their_microbatches(self):
         plan = self.path("norms.plan")

@@ -33,6 +33,7 @@ struct RunOptions {
   std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
   std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
+  std::optional<double> searchSeconds = {}; ///< after which a search takes the best strategy so far
   std::optional<int64_t> zero = {};
   bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
   std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto
