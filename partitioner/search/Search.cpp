@@ -12,11 +12,9 @@
 namespace cleave::partitioner {
 namespace {
 
-/// Measured times with other rows are bounds only as far as larger microbatches are never slower per row; kernels that
+/// Times measured with more rows are bounds only as far as larger microbatches are never slower per row; kernels that
 /// fill their last wave better with fewer rows are the exception.
 constexpr double slack = 0.97;
-/// Rows of a rank for bounds.
-constexpr int64_t manyRows = 16;
 
 /// Stage 2 and 3 of the bounds are measured without ZeRO: what each of its stages divides among the ranks of axis dp.
 PlanCosts dividedByZero(PlanCosts use, int64_t zero, int64_t data) {
@@ -72,6 +70,7 @@ public:
   SearchOutcome run() {
     for (size_t g = 0; g < groups.size(); ++g) {
       schedules.push_back(schedulesOf(input.request, groups[g]));
+      manyRows = std::max(manyRows, groups[g].split.rowsOfRank());
       outcome.counts.total += rowsOf(g);
     }
     for (size_t g = 0; g < groups.size(); ++g)
@@ -179,15 +178,13 @@ private:
   }
 
   std::optional<double> boundOfWork(const PlanGroup &group) {
-    const int64_t rows = std::min(manyRows, input.request.batch);
-    const auto positions = measureParts(group, {.rows = rows});
+    const auto positions = measureParts(group, {.rows = manyRows});
     if (!positions)
       return std::nullopt;
-    const double again = group.split.recompute == Recomputation::Full ? 1 + slack : 1;
     return boundOf(
-        group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
+        group, pointersTo(*positions), static_cast<double>(manyRows * group.split.tensor),
         [](const LayerCost &layer) { return layer.forwardWork; },
-        [&](const LayerCost &layer) { return again * layer.forwardWork + layer.backwardWork; });
+        [](const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; });
   }
 
   void tighten(const Entry &entry) {
@@ -208,7 +205,7 @@ private:
 
   /// Whether parameters, gradients and states fit if they are divided evenly.
   bool mayFit(const PlanGroup &group) {
-    const Positions positions = *measureParts(group, {.rows = std::min(manyRows, input.request.batch)});
+    const Positions positions = *measureParts(group, {.rows = manyRows});
     const SiteCosts use = withZero({positions.front().front()}, group.split.zero, group.split.data);
     const double bytes = sumOf(
         use.front().costs, [](const LayerCost &layer) { return layer.parameters + layer.gradients + layer.states; });
@@ -229,13 +226,13 @@ private:
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const int64_t rows = std::min(manyRows, input.request.batch);
     const auto positions =
-        measureParts(group, {.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
+        measureParts(group, {.tensor = group.split.tensor, .rows = manyRows, .sequence = group.split.sequence});
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     const double bound = boundOf(
-        group, pointersTo(*positions), static_cast<double>(rows), [](const LayerCost &layer) { return layer.forward; },
+        group, pointersTo(*positions), static_cast<double>(manyRows),
+        [](const LayerCost &layer) { return layer.forward; },
         [](const LayerCost &layer) { return layer.forward + layer.backward; });
     push(entry.group, 2, std::max(entry.bound, bound));
   }
@@ -370,7 +367,6 @@ private:
       }
       ++outcome.counts.evaluated;
       best = std::min(best, found->estimate.seconds);
-      lowest = std::min(lowest, std::min(lower, found->estimate.lower));
       outcome.candidates.push_back(std::move(*found));
     }
     if (allFit)
@@ -384,6 +380,7 @@ private:
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
   SearchOutcome outcome;
+  int64_t manyRows = 1; ///< of a rank, the most in any group
   double best = INFINITY, lowest = INFINITY;
 };
 

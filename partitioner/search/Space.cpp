@@ -135,9 +135,8 @@ std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanG
   const auto allowed = [&](int64_t stages) {
     return request.stages == 0 || stages == request.stages || (stages == 1 && request.oneStage);
   };
-  if (group.pipeline == 1)
-    return allowed(1) ? std::vector<ScheduleChoice>{{request.pins.schedule.value_or("1f1b"), 1}}
-                      : std::vector<ScheduleChoice>{};
+  if (group.pipeline == 1 && !request.pins.schedule)
+    return allowed(1) ? std::vector<ScheduleChoice>{{"1f1b", 1}} : std::vector<ScheduleChoice>{};
   std::vector<ScheduleChoice> all;
   for (const std::string &name : namedSchedules()) {
     if (request.pins.schedule && *request.pins.schedule != name)

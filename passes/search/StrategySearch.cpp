@@ -317,14 +317,22 @@ private:
     return best;
   }
 
-  /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
+  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less. Of
+  /// those that an option does not change (sequence parallelism of a model without sequences) only the first is taken.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
     constexpr size_t mostAlike = 2;
     std::vector<Candidate> finalists;
-    std::map<SplitChoice, size_t> alike;
-    for (const Candidate &candidate : outcome.candidates)
-      if (finalists.size() < most && ++alike[candidate.group.split] <= mostAlike)
+    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+    std::set<std::tuple<int64_t, int64_t, double, double>> estimates;
+    for (const Candidate &candidate : outcome.candidates) {
+      const PlanGroup &group = candidate.group;
+      const SplitChoice &split = group.split;
+      if (finalists.size() < most && alike[{split.data, split.tensor, group.pipeline}] < mostAlike &&
+          estimates.emplace(split.data, split.tensor, candidate.estimate.seconds, candidate.estimate.bytes).second) {
+        ++alike[{split.data, split.tensor, group.pipeline}];
         finalists.push_back(candidate);
+      }
+    }
     return finalists;
   }
 
