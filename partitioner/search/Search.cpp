@@ -88,6 +88,8 @@ public:
         lowest = std::min(lowest, next.bound);
         continue;
       }
+      if (input.prepare)
+        prepare(next);
       tighten(next);
     }
     std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
@@ -110,6 +112,57 @@ private:
   int64_t rowsOf(size_t group) const { return static_cast<int64_t>(schedules[group].size()); }
 
   void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
+
+  using Wanted = std::pair<SplitChoice, Site>;
+
+  /// What tighten() measures first for an entry.
+  std::vector<Wanted> wantedBy(const Entry &entry) const {
+    const PlanGroup &group = groups[entry.group];
+    std::vector<Wanted> wanted;
+    if (entry.level >= 3 && !fitsWithLess(group))
+      for (const Site site : input.positions(group))
+        wanted.emplace_back(group.split, site);
+    if (entry.level < 3)
+      for (const std::vector<Site> &sites : input.parts(group, group.split.tensor))
+        for (const Site site : sites)
+          wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group) : splitOfRows(group, group.split.recompute),
+                              site);
+    return wanted;
+  }
+
+  /// Has measured what the next entry needs and, so that this keeps several processors busy, what those behind it need.
+  /// How many does not depend on the processors, and no result on what is measured.
+  void prepare(const Entry &next) {
+    constexpr size_t ahead = 4;
+    std::vector<Wanted> wanted;
+    const auto add = [&](const Entry &entry) {
+      for (Wanted &one : wantedBy(entry))
+        if (asked.insert(one).second)
+          wanted.push_back(std::move(one));
+    };
+    add(next);
+    if (wanted.empty())
+      return;
+    std::vector<Entry> seen;
+    while (wanted.size() < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
+      seen.push_back(queue.top());
+      queue.pop();
+      add(seen.back());
+    }
+    for (const Entry &entry : seen)
+      queue.push(entry);
+    input.prepare(wanted);
+  }
+
+  SplitChoice splitOfTensorAxis(const PlanGroup &group) const {
+    return {.tensor = group.split.tensor, .rows = manyRows, .sequence = group.split.sequence};
+  }
+
+  static SplitChoice splitOfRows(const PlanGroup &group, Recomputation recompute) {
+    SplitChoice split = group.split;
+    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
+    return split;
+  }
 
   /// Costs at the positions of a group's pipeline, as measured for the ranks of one group along axis tp.
   using Positions = std::vector<SiteCosts>;
@@ -226,8 +279,7 @@ private:
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const auto positions =
-        measureParts(group, {.tensor = group.split.tensor, .rows = manyRows, .sequence = group.split.sequence});
+    const auto positions = measureParts(group, splitOfTensorAxis(group));
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     const double bound = boundOf(
@@ -256,9 +308,7 @@ private:
 
   /// The costs of a group's layers at its positions, as measured with its rows for one group along axis tp.
   std::optional<Positions> measureRows(const PlanGroup &group, Recomputation recompute) {
-    SplitChoice split = group.split;
-    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
-    auto positions = measureParts(group, split);
+    auto positions = measureParts(group, splitOfRows(group, recompute));
     for (size_t p = 0; positions && p < positions->size(); ++p)
       (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
     return positions;
@@ -379,6 +429,7 @@ private:
   std::map<std::string, double> times;                ///< how many layers of the model have the costs of a measured one
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
+  std::set<Wanted> asked;
   SearchOutcome outcome;
   int64_t manyRows = 1; ///< of a rank, the most in any group
   double best = INFINITY, lowest = INFINITY;

@@ -35,6 +35,8 @@ struct SearchInput {
       [](const PlanGroup &, int64_t) { return std::vector<std::vector<Site>>{{0}}; };
   /// The costs of the layers under a split at a site; null if the model cannot be split so.
   std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
+  /// If set: called before measure() with several that are probably needed next, to be measured at the same time.
+  std::function<void(const std::vector<std::pair<SplitChoice, Site>> &)> prepare = {};
   /// Whether to end early with the best plan so far.
   std::function<bool()> stops = [] { return false; };
 };
