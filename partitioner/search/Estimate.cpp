@@ -81,6 +81,7 @@ std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
 void Estimator::add(Memory &memory, const LayerCost &layer) {
   memory.fixed += layer.parameters + layer.copies + layer.gradients + layer.states;
   memory.kept += layer.kept + layer.scores;
+  memory.keptGradients += layer.keptGradients;
   memory.transient = std::max(memory.transient, layer.transient);
 }
 
@@ -134,8 +135,8 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     for (size_t i = begins[s]; i < end; ++i) {
       const LayerCost &layer = useOf(layers[i], site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
-      stage.costs.inputGradient += milliseconds * layer.backward / 2;
-      stage.costs.weightGradient += milliseconds * layer.backward / 2;
+      stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient);
+      stage.costs.weightGradient += milliseconds * layer.weightGradient;
       stage.parameters += layer.parameters;
       for (size_t k = 0; k < site.size(); ++k)
         add(stage.memory[k], useOf(layers[i], site[k].costs));
@@ -206,6 +207,8 @@ void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const st
     for (const Stage &stage : stages) {
       costs.push_back(stage.costs);
       costs.back().activationBytes = of(stage.memory).kept;
+      if (schedule.backward == BackwardPass::Split)
+        costs.back().gradientBytes = of(stage.memory).keptGradients;
     }
     const std::vector<double> peaks = peakBytes(schedule, costs);
     for (int64_t position = 0; position < group.pipeline; ++position) {

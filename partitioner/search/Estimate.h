@@ -55,7 +55,7 @@ public:
 
 private:
   struct Memory {
-    double fixed = 0, kept = 0, transient = 0; ///< bytes; kept: of a microbatch
+    double fixed = 0, kept = 0, keptGradients = 0, transient = 0; ///< bytes; what is kept: of a microbatch
   };
   struct Stage {
     StageCosts costs;

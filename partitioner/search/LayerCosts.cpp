@@ -30,6 +30,7 @@ public:
         kind(cluster.devices[simulation.ranks.classes[rankClass].kind]), layerOf(layerOf) {}
 
   PlanCosts run() {
+    findWeightGradients();
     times();
     persistentBytes();
     keptBytes();
@@ -84,6 +85,50 @@ private:
     return bytes;
   }
 
+  /// Finds the steps of the backward pass that compute only gradients of weights, which a split backward pass does
+  /// later: they write gradients, or what is only reduced or added to them. What they read of the backward pass is then
+  /// kept.
+  void findWeightGradients() {
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      if (program.segments()->Get(s)->kind() == plan::SegmentKind::Backward)
+        findWeightGradients(*program.segments()->Get(s));
+  }
+
+  void findWeightGradients(const plan::Segment &segment) {
+    const uint32_t steps = length(segment.steps());
+    const auto adds = [&](uint32_t i) { // steps that reduce or add up gradients
+      return plan.strings()->Get(segment.steps()->Get(i)->path())->string_view() == "gradients";
+    };
+    const auto isGradient = [&](uint32_t slot) {
+      const plan::Tensor *tensor = tensorOf(*program.slots()->Get(slot));
+      return tensor && tensor->kind() == plan::TensorKind::Gradient;
+    };
+    std::vector<std::set<uint32_t>> reads(steps), writes(steps);
+    std::map<uint32_t, std::vector<uint32_t>> readers, writers; // of a slot: steps
+    for (uint32_t i = 0; i < steps; ++i)
+      check::forEachAccess(
+          *segment.steps()->Get(i), program,
+          [&](const check::Access &access) {
+            const bool write = access.kind == check::Access::Write;
+            if ((write ? writes : reads)[i].insert(access.slot).second)
+              (write ? writers : readers)[access.slot].push_back(i);
+          },
+          &plan);
+    std::set<uint32_t> counted;
+    for (uint32_t i = 0; i < steps; ++i) {
+      const bool only = !writes[i].empty() && std::ranges::all_of(writes[i], [&](uint32_t slot) {
+        return isGradient(slot) || (readers.count(slot) && std::ranges::all_of(readers[slot], adds));
+      });
+      if (!only)
+        continue;
+      weightSteps.insert(segment.steps()->Get(i));
+      for (const uint32_t slot : reads[i])
+        if (!isGradient(slot) && writers.count(slot) && !adds(i) && counted.insert(slot).second)
+          use.layers[layerAt(*segment.steps()->Get(i))].keptGradients +=
+              static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+    }
+  }
+
   void addTime(const plan::Segment &segment, const plan::Step &step, double seconds, double work) {
     std::map<std::string, double> shares = gradientsOf(step);
     if (shares.empty())
@@ -95,6 +140,8 @@ private:
       LayerCost &layer = use.layers[path];
       (isForward(segment) ? layer.forward : layer.backward) += seconds * share / all;
       (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
+      if (weightSteps.count(&step))
+        layer.weightGradient += seconds * share / all;
     }
   }
 
@@ -232,8 +279,8 @@ private:
     for (const auto &[path, layer] : use.layers) {
       for (double LayerCost::*field :
            {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
-            &LayerCost::kept, &LayerCost::scores, &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients,
-            &LayerCost::states})
+            &LayerCost::weightGradient, &LayerCost::keptGradients, &LayerCost::kept, &LayerCost::scores,
+            &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients, &LayerCost::states})
         all.*field += layer.*field;
       all.transient = std::max(all.transient, layer.transient);
     }
@@ -246,6 +293,7 @@ private:
   const LayerOf &layerOf;
   PlanCosts use;
   std::set<uint32_t> kept; ///< slots
+  std::set<const plan::Step *> weightSteps;
   std::map<uint32_t, std::string> writers;
   std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location
   std::string last;                            ///< layer
