@@ -51,6 +51,8 @@ public:
     for (size_t g = 0; g < groups.size(); ++g) {
       schedules.push_back(schedulesOf(input.request, groups[g]));
       outcome.counts.total += rowsOf(g);
+      outcome.counts.refused += static_cast<int64_t>(std::erase_if(
+          schedules.back(), [&](const ScheduleChoice &schedule) { return input.excludes(groups[g], schedule); }));
     }
     for (size_t g = 0; g < groups.size(); ++g)
       if (rowsOf(g)) {
@@ -156,8 +158,16 @@ private:
            (static_cast<double>(group.microbatches) * share + wait);
   }
 
-  std::optional<double> boundOfWork(const PlanGroup &group) {
+  /// Rows for bounds: many, or those of a microbatch if the model's code fixes their number.
+  int64_t rowsOfBounds(const PlanGroup &group) const {
     const int64_t rows = std::min(manyRows, input.request.batch);
+    return input.takesRows(rows) ? rows : group.split.rows;
+  }
+
+  std::optional<double> boundOfWork(const PlanGroup &group) {
+    const int64_t rows = rowsOfBounds(group);
+    if (!input.takesRows(rows))
+      return std::nullopt;
     const auto positions = measureParts(group, {.rows = rows});
     if (!positions)
       return std::nullopt;
@@ -186,7 +196,7 @@ private:
 
   /// Whether parameters, gradients and states fit if they are divided evenly.
   bool mayFit(const PlanGroup &group) {
-    const Positions positions = *measureParts(group, {.rows = std::min(manyRows, input.request.batch)});
+    const Positions positions = *measureParts(group, {.rows = rowsOfBounds(group)});
     const SiteCosts use = withZero({positions.front().front()}, group.split.zero, group.split.data);
     const double bytes = sumOf(
         use.front().costs, [](const LayerCost &layer) { return layer.parameters + layer.gradients + layer.states; });
@@ -207,7 +217,7 @@ private:
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const int64_t rows = std::min(manyRows, input.request.batch);
+    const int64_t rows = rowsOfBounds(group);
     const auto positions =
         measureParts(group, {.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
     if (!positions)
@@ -265,6 +275,8 @@ private:
 
   void boundOfRows(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
+    if (!input.takesRows(group.split.rowsOfRank()))
+      return push(entry.group, 3, entry.bound);
     const auto positions = measureRows(group, group.split.recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);

@@ -33,8 +33,13 @@ struct SearchInput {
   };
   std::function<std::vector<std::vector<Site>>(const PlanGroup &, int64_t tensor)> parts =
       [](const PlanGroup &, int64_t) { return std::vector<std::vector<Site>>{{0}}; };
+  /// Whether the model can have so many rows; its code may fix their number.
+  std::function<bool(int64_t rows)> takesRows = [](int64_t) { return true; };
   /// The costs of the layers under a split at a site; null if the model cannot be split so.
   std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
+  /// Rows that are known to be refused.
+  std::function<bool(const PlanGroup &, const ScheduleChoice &)> excludes =
+      [](const PlanGroup &, const ScheduleChoice &) { return false; };
   /// Whether to end early with the best plan so far.
   std::function<bool()> stops = [] { return false; };
 };
