@@ -139,6 +139,14 @@ LogicalResult ReduceScatterOp::verify() {
   return verifyShares(*this, getInput(), getResult(), getDim(), getSizes());
 }
 
+LogicalResult AllToAllOp::verify() {
+  if (getAxes().empty())
+    return emitOpError("C1: no axis");
+  if (cast<RankedTensorType>(getInput().getType()).getRank() == 0)
+    return emitOpError("C2: a scalar has no blocks");
+  return success();
+}
+
 LogicalResult ShardSliceOp::verify() {
   auto shape = cast<RankedTensorType>(getInput().getType()).getShape();
   if ((int64_t)getDim() >= (int64_t)shape.size() || (int64_t)(getOuter() * getSize() * getInner()) != shape[getDim()])

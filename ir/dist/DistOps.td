@@ -138,6 +138,13 @@ def Dist_ReduceScatterOp : Dist_Op<"reduce_scatter"> {
   let results = (outs Dist_Tensor:$result);
   let hasVerifier = 1;
 }
+def Dist_AllToAllOp : Dist_Op<"all_to_all", [SameOperandsAndResultType]> {
+  let summary = "the operand has a block for each member along dimension 0: block j is sent to member j, and block i of the result is from member i";
+  let description = [{ (C1) axes are not empty. (C2) the operand has a dimension 0. }];
+  let arguments = (ins Dist_Tensor:$input, StrArrayAttr:$axes);
+  let results = (outs Dist_Tensor:$result);
+  let hasVerifier = 1;
+}
 
 } // group
 

@@ -148,6 +148,22 @@ static Kernel reduceScatter(dist::ReduceScatterOp op) {
   };
 }
 
+static Kernel allToAll(dist::AllToAllOp op) {
+  return [axes = namesOf(op.getAxes())](const Operands &in, Environment &environment) {
+    RankPort &port = portOf(environment);
+    Parts parts = port.exchange(axes, {}, joined("all_to_all", axes, typeText(*in[0])), one(*in[0]));
+    const int64_t members = static_cast<int64_t>(parts.size()), mine = mineAmong(port, axes);
+    if (in[0]->shape[0] != members)
+      throw Error(Status::Internal, "distributed interpreter: all_to_all of " + typeText(*in[0]) + " among " +
+                                        std::to_string(members) + " members");
+    HostTensor out = *in[0];
+    const int64_t block = stridesOf(out.shape)[0];
+    for (int64_t member = 0; member < members; ++member)
+      std::copy_n((*parts[member])[0].values.begin() + mine * block, block, out.values.begin() + member * block);
+    return one(std::move(out));
+  };
+}
+
 static Kernel shardOffset(dist::ShardOffsetOp op) {
   return [axes = namesOf(op.getAxes()), size = int64_t(op.getSize())](const Operands &, Environment &environment) {
     RankPort &port = portOf(environment);
@@ -197,6 +213,7 @@ Kernel distKernel(Operation *op) {
       .Case([](dist::AllReduceOp op) { return allReduce(op); })
       .Case([](dist::AllGatherOp op) { return allGather(op); })
       .Case([](dist::ReduceScatterOp op) { return reduceScatter(op); })
+      .Case([](dist::AllToAllOp op) { return allToAll(op); })
       .Case([](dist::ShardOffsetOp op) { return shardOffset(op); })
       .Case([](dist::ShardSliceOp op) { return shardSlice(op); })
       .Case([](dist::SendOp op) { return send(op); })

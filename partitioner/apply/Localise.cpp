@@ -118,6 +118,63 @@ Value Localiser::slice(Location loc, Value local, const ReshardStep &step) {
                                     local, axesOf(factor), static_cast<int64_t>(dim), outer, factor.size, inner);
 }
 
+// The value with its dimensions in another order.
+static Value permuted(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t> permutation) {
+  if (llvm::equal(permutation, llvm::seq<int64_t>(0, static_cast<int64_t>(permutation.size()))))
+    return value;
+  const auto type = ir::tensorType(value);
+  SmallVector<int64_t> shape;
+  for (const int64_t dim : permutation)
+    shape.push_back(type.getShape()[dim]);
+  return ir::TransposeOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), value,
+                                 builder.getDenseI64ArrayAttr(permutation));
+}
+
+// Views the value so that a dimension of its own has a block for each member (a part of the factor that becomes split),
+// brings it to the front, exchanges the blocks, and puts it before the shares of the factor that becomes whole.
+Value Localiser::allToAll(Location loc, Value local, const ReshardStep &step) {
+  const int64_t members = mesh.size(step.axes);
+  const std::vector<int64_t> gathered = localSizes(step.dim), split = localSizes(step.toDim);
+  const ArrayRef<int64_t> before(ir::tensorType(local).getShape());
+  SmallVector<int64_t> view, after(before);
+  int64_t blocks = 0, shares = 0; // dimensions of the view: the blocks; in front of which they go later
+  const auto add = [&](int64_t size) {
+    if (size > 1)
+      view.push_back(size);
+  };
+  for (size_t d = 0; d < before.size(); ++d) {
+    if (d == step.place.dim) {
+      const auto [outer, inner] = around(gathered, step.place.factor);
+      add(outer);
+      shares = static_cast<int64_t>(view.size());
+      view.push_back(gathered[step.place.factor]), add(inner);
+      after[d] = before[d] * members;
+    } else if (d == step.to.dim) {
+      const auto [outer, inner] = around(split, step.to.factor);
+      add(outer);
+      blocks = static_cast<int64_t>(view.size());
+      view.push_back(members), add(split[step.to.factor] * inner);
+      after[d] = before[d] / members;
+    } else {
+      add(before[d]);
+    }
+  }
+  SmallVector<int64_t> toFront = {blocks}, back;
+  for (int64_t d = 0; d < static_cast<int64_t>(view.size()); ++d)
+    if (d != blocks)
+      toFront.push_back(d);
+  for (const int64_t d : ArrayRef<int64_t>(toFront).drop_front()) {
+    if (d == shares)
+      back.push_back(0);
+    back.push_back(llvm::find(toFront, d) - toFront.begin());
+  }
+  Value blocked = permuted(builder, loc, reshaped(loc, local, view), toFront);
+  Value received =
+      dist::AllToAllOp::create(builder, loc, blocked.getType(), blocked,
+                               builder.getStrArrayAttr(SmallVector<StringRef>(step.axes.begin(), step.axes.end())));
+  return reshaped(loc, permuted(builder, loc, received, back), after);
+}
+
 Value Localiser::reduceScatter(Location loc, Value local, FactorPlace at, const Sharding &to, PartialKind kind) {
   std::vector<int64_t> sizes;
   for (const Factor &factor : to.dims[at.dim].factors)
@@ -141,6 +198,9 @@ Value Localiser::reshard(Location loc, Value local, const Sharding &from, const 
       break;
     case ReshardStep::Kind::Gather:
       local = gather(loc, local, step);
+      break;
+    case ReshardStep::Kind::AllToAll:
+      local = allToAll(loc, local, step);
       break;
     case ReshardStep::Kind::Slice:
       local = slice(loc, local, step);

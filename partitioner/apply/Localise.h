@@ -40,6 +40,7 @@ private:
   std::vector<int64_t> localSizes(const DimSharding &dim) const;
   mlir::Value gather(mlir::Location loc, mlir::Value local, const ReshardStep &step);
   mlir::Value slice(mlir::Location loc, mlir::Value local, const ReshardStep &step);
+  mlir::Value allToAll(mlir::Location loc, mlir::Value local, const ReshardStep &step);
   using CollectiveMaker = llvm::function_ref<mlir::Value(mlir::Type result, mlir::Value input, int64_t dim)>;
   /// Emits a collective along factor `f` of a dimension whose factors have `sizes`: views the dimension as [outer,
   /// size, inner] around the factor, and merges it again with `after` elements for the factor.

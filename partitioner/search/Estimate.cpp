@@ -227,9 +227,9 @@ void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const st
 }
 
 Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {
-  Estimate estimate{INFINITY, INFINITY, -INFINITY, INFINITY};
+  Estimate estimate{INFINITY, -INFINITY, INFINITY};
   if (begins.empty())
-    return {INFINITY, INFINITY, INFINITY, 0};
+    return {INFINITY, INFINITY, 0};
   const Schedule schedule = choice.of(group);
   const std::vector<Stage> stages = stagesOf(schedule, begins);
   std::vector<StageCosts> costs;
@@ -237,9 +237,8 @@ Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &
     costs.push_back(stage.costs);
   const auto times = timesOf(schedule, costs);
   if (!times)
-    return {INFINITY, INFINITY, INFINITY, 0};
+    return {INFINITY, INFINITY, 0};
   estimate.seconds = 0;
-  estimate.lower = lowestStep(schedule, costs) / milliseconds;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     double parameters = 0, forward = 0, backward = 0; // of one microbatch
     for (size_t s = 0; s < stages.size(); ++s)

@@ -21,7 +21,6 @@ struct SearchLayer {
 
 struct Estimate {
   double seconds = 0; ///< of an iteration
-  double lower = 0;   ///< no schedule of these stages is faster
   /// Bytes that the rank needs which comes closest to its device's memory or exceeds it most, and what it has.
   double bytes = 0, capacity = 0;
   std::vector<int64_t> lacking = {}; ///< positions on the pipeline whose ranks need more than they have

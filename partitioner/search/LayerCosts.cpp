@@ -67,6 +67,37 @@ private:
     return layerOfLine.try_emplace(step.location(), last).first->second;
   }
 
+  /// The layers of the gradients that a step adds up for several layers, with their bytes; empty: any other step. Such
+  /// a step waits until the gradients are summed over axis dp.
+  std::map<std::string, double> gradientsOf(const plan::Step &step) const {
+    std::map<std::string, double> bytes;
+    if (plan.strings()->Get(step.path())->string_view() == "gradients")
+      check::forEachAccess(
+          step, program,
+          [&](const check::Access &access) {
+            const plan::Slot &slot = *program.slots()->Get(access.slot);
+            const plan::Tensor *tensor = tensorOf(slot);
+            if (access.kind == check::Access::Write && tensor && tensor->kind() == plan::TensorKind::Gradient)
+              bytes[layerOf(cleave::text(tensor->name()))] += static_cast<double>(arenaBytes(slot));
+          },
+          &plan);
+    return bytes;
+  }
+
+  void addTime(const plan::Segment &segment, const plan::Step &step, double seconds, double work) {
+    std::map<std::string, double> shares = gradientsOf(step);
+    if (shares.empty())
+      shares[layerAt(step)] = 1;
+    double all = 0;
+    for (const auto &[path, share] : shares)
+      all += share;
+    for (const auto &[path, share] : shares) {
+      LayerCost &layer = use.layers[path];
+      (isForward(segment) ? layer.forward : layer.backward) += seconds * share / all;
+      (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
+    }
+  }
+
   static bool isForward(const plan::Segment &segment) { return segment.kind() == plan::SegmentKind::Forward; }
 
   /// Between the ends of two steps that compute, the time belongs to the layer of the second.
@@ -91,12 +122,8 @@ private:
         use.sums -= seconds, --use.sumCount;
       if (span.stream != 0)
         continue;
-      if (isPass(segment.kind()) && microbatch == measured) {
-        LayerCost &layer = use.layers[layerAt(step)];
-        (isForward(segment) ? layer.forward : layer.backward) += std::max(0.0, span.end - clock);
-        if (!collective)
-          (isForward(segment) ? layer.forwardWork : layer.backwardWork) += seconds;
-      }
+      if (isPass(segment.kind()) && microbatch == measured)
+        addTime(segment, step, std::max(0.0, span.end - clock), collective ? 0 : seconds);
       clock = std::max(clock, span.end);
     }
     use.sums = std::max(0.0, use.sums), use.sumCount = std::max<int64_t>(use.sumCount, 1);

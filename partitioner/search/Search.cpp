@@ -12,11 +12,9 @@
 namespace cleave::partitioner {
 namespace {
 
-/// Measured times with other rows are bounds only as far as larger microbatches are never slower per row; kernels that
+/// Times measured with more rows are bounds only as far as larger microbatches are never slower per row; kernels that
 /// fill their last wave better with fewer rows are the exception.
 constexpr double slack = 0.97;
-/// Rows of a rank for bounds.
-constexpr int64_t manyRows = 16;
 
 /// Stage 2 and 3 of the bounds are measured without ZeRO: what each of its stages divides among the ranks of axis dp.
 PlanCosts dividedByZero(PlanCosts use, int64_t zero, int64_t data) {
@@ -40,6 +38,28 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
   return site;
 }
 
+/// The costs at the positions of a group; nothing if the model cannot be split so.
+std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,
+                                              const std::vector<Recomputation> &recompute) {
+  std::vector<Site> sites = input.positions(group);
+  if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
+    sites.resize(recompute.size(), sites.front()); // of one kind
+  PositionCosts positions;
+  for (size_t p = 0; p < sites.size(); ++p) {
+    SplitChoice split = group.split;
+    split.recompute = recompute[p];
+    positions.push_back(input.measure(split, sites[p]));
+    if (!positions.back())
+      return std::nullopt;
+  }
+  return positions;
+}
+
+Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, PositionCosts positions) {
+  return {input.layers, group, std::move(positions),
+          [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }, input.begins};
+}
+
 class PlanSearch {
 public:
   explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
@@ -50,6 +70,7 @@ public:
   SearchOutcome run() {
     for (size_t g = 0; g < groups.size(); ++g) {
       schedules.push_back(schedulesOf(input.request, groups[g]));
+      manyRows = std::max(manyRows, groups[g].split.rowsOfRank());
       outcome.counts.total += rowsOf(g);
       outcome.counts.refused += static_cast<int64_t>(std::erase_if(
           schedules.back(), [&](const ScheduleChoice &schedule) { return input.excludes(groups[g], schedule); }));
@@ -69,6 +90,8 @@ public:
         lowest = std::min(lowest, next.bound);
         continue;
       }
+      if (input.prepare)
+        prepare(next);
       tighten(next);
     }
     std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
@@ -91,6 +114,57 @@ private:
   int64_t rowsOf(size_t group) const { return static_cast<int64_t>(schedules[group].size()); }
 
   void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
+
+  using Wanted = std::pair<SplitChoice, Site>;
+
+  /// What tighten() measures first for an entry.
+  std::vector<Wanted> wantedBy(const Entry &entry) const {
+    const PlanGroup &group = groups[entry.group];
+    std::vector<Wanted> wanted;
+    if (entry.level >= 3 && !fitsWithLess(group))
+      for (const Site site : input.positions(group))
+        wanted.emplace_back(group.split, site);
+    if (entry.level < 3)
+      for (const std::vector<Site> &sites : input.parts(group, group.split.tensor))
+        for (const Site site : sites)
+          wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group) : splitOfRows(group, group.split.recompute),
+                              site);
+    return wanted;
+  }
+
+  /// Has measured what the next entry needs and, so that this keeps several processors busy, what those behind it need.
+  /// How many does not depend on the processors, and no result on what is measured.
+  void prepare(const Entry &next) {
+    constexpr size_t ahead = 4;
+    std::vector<Wanted> wanted;
+    const auto add = [&](const Entry &entry) {
+      for (Wanted &one : wantedBy(entry))
+        if (asked.insert(one).second)
+          wanted.push_back(std::move(one));
+    };
+    add(next);
+    if (wanted.empty())
+      return;
+    std::vector<Entry> seen;
+    while (wanted.size() < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
+      seen.push_back(queue.top());
+      queue.pop();
+      add(seen.back());
+    }
+    for (const Entry &entry : seen)
+      queue.push(entry);
+    input.prepare(wanted);
+  }
+
+  SplitChoice splitOfTensorAxis(const PlanGroup &group) const {
+    return {.tensor = group.split.tensor, .rows = rowsOfBounds(group), .sequence = group.split.sequence};
+  }
+
+  static SplitChoice splitOfRows(const PlanGroup &group, Recomputation recompute) {
+    SplitChoice split = group.split;
+    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
+    return split;
+  }
 
   /// Costs at the positions of a group's pipeline, as measured for the ranks of one group along axis tp.
   using Positions = std::vector<SiteCosts>;
@@ -158,11 +232,8 @@ private:
            (static_cast<double>(group.microbatches) * share + wait);
   }
 
-  /// Rows for bounds: many, or those of a microbatch if the model's code fixes their number.
-  int64_t rowsOfBounds(const PlanGroup &group) const {
-    const int64_t rows = std::min(manyRows, input.request.batch);
-    return input.takesRows(rows) ? rows : group.split.rows;
-  }
+  /// Rows for bounds: the most of a rank, or those of a microbatch if the model's code fixes their number.
+  int64_t rowsOfBounds(const PlanGroup &group) const { return input.takesRows(manyRows) ? manyRows : group.split.rows; }
 
   std::optional<double> boundOfWork(const PlanGroup &group) {
     const int64_t rows = rowsOfBounds(group);
@@ -171,11 +242,10 @@ private:
     const auto positions = measureParts(group, {.rows = rows});
     if (!positions)
       return std::nullopt;
-    const double again = group.split.recompute == Recomputation::Full ? 1 + slack : 1;
     return boundOf(
         group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
         [](const LayerCost &layer) { return layer.forwardWork; },
-        [&](const LayerCost &layer) { return again * layer.forwardWork + layer.backwardWork; });
+        [](const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; });
   }
 
   void tighten(const Entry &entry) {
@@ -217,20 +287,19 @@ private:
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const int64_t rows = rowsOfBounds(group);
-    const auto positions =
-        measureParts(group, {.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
+    const auto positions = measureParts(group, splitOfTensorAxis(group));
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     const double bound = boundOf(
-        group, pointersTo(*positions), static_cast<double>(rows), [](const LayerCost &layer) { return layer.forward; },
+        group, pointersTo(*positions), static_cast<double>(rowsOfBounds(group)),
+        [](const LayerCost &layer) { return layer.forward; },
         [](const LayerCost &layer) { return layer.forward + layer.backward; });
     push(entry.group, 2, std::max(entry.bound, bound));
   }
 
   /// A lower bound of a row by its layers' costs, without the tail of the iteration.
   double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
-    const double lower = estimatorOf(group, positions).lowest(schedule);
+    const double lower = estimatorOf(input, group, positions).lowest(schedule);
     if (positions.size() == 1)
       return lower;
     const double share =
@@ -245,16 +314,9 @@ private:
     return pointers;
   }
 
-  Estimator estimatorOf(const PlanGroup &group, PositionCosts positions) const {
-    return {input.layers, group, std::move(positions),
-            [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }, input.begins};
-  }
-
   /// The costs of a group's layers at its positions, as measured with its rows for one group along axis tp.
   std::optional<Positions> measureRows(const PlanGroup &group, Recomputation recompute) {
-    SplitChoice split = group.split;
-    split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
-    auto positions = measureParts(group, split);
+    auto positions = measureParts(group, splitOfRows(group, recompute));
     for (size_t p = 0; positions && p < positions->size(); ++p)
       (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
     return positions;
@@ -263,7 +325,7 @@ private:
   /// Whether a plan of the group may fit, if its ranks recompute as much as they can.
   bool mayFit(const PlanGroup &group, const Positions &positions) {
     const auto average = [&](const Positions &some) {
-      auto [bytes, capacity] = estimatorOf(group, pointersTo(some)).leastBytes();
+      auto [bytes, capacity] = estimatorOf(input, group, pointersTo(some)).leastBytes();
       return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
     };
     auto [bytes, capacity] = average(positions);
@@ -307,22 +369,6 @@ private:
     return group.split.recompute != Recomputation::Full && !pinnedRecomputation(input.request.pins);
   }
 
-  /// The costs at the positions of a group; nothing if the model cannot be split so.
-  std::optional<PositionCosts> measure(const PlanGroup &group, const std::vector<Recomputation> &recompute) {
-    std::vector<Site> sites = input.positions(group);
-    if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
-      sites.resize(recompute.size(), sites.front()); // of one kind
-    PositionCosts positions;
-    for (size_t p = 0; p < sites.size(); ++p) {
-      SplitChoice split = group.split;
-      split.recompute = recompute[p];
-      positions.push_back(input.measure(split, sites[p]));
-      if (!positions.back())
-        return std::nullopt;
-    }
-    return positions;
-  }
-
   /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
   /// more, until none lacks any.
   std::optional<Candidate> fastest(const PlanGroup &group, const ScheduleChoice &schedule, bool &allFit) {
@@ -336,10 +382,10 @@ private:
     };
     std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
     for (;;) {
-      const auto positions = measure(group, recompute);
+      const auto positions = measurePositions(input, group, recompute);
       if (!positions)
         return found;
-      const Estimator estimator = estimatorOf(group, *positions);
+      const Estimator estimator = estimatorOf(input, group, *positions);
       const Estimate balanced = consider(estimator, estimator.cut(schedule), recompute);
       if (balanced.fits())
         return found;
@@ -363,7 +409,7 @@ private:
       return drop(entry.group, outcome.counts.prunedByBound);
     }
     const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-    const auto positions = measure(group, recompute);
+    const auto positions = measurePositions(input, group, recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     bool allFit = true;
@@ -381,7 +427,6 @@ private:
       }
       ++outcome.counts.evaluated;
       best = std::min(best, found->estimate.seconds);
-      lowest = std::min(lowest, std::min(lower, found->estimate.lower));
       outcome.candidates.push_back(std::move(*found));
     }
     if (allFit)
@@ -394,12 +439,26 @@ private:
   std::map<std::string, double> times;                ///< how many layers of the model have the costs of a measured one
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
+  std::set<Wanted> asked;
   SearchOutcome outcome;
+  int64_t manyRows = 1; ///< of a rank, the most in any group
   double best = INFINITY, lowest = INFINITY;
 };
 
 } // namespace
 
 SearchOutcome searchPlans(const SearchInput &input) { return PlanSearch(input).run(); }
+
+std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,
+                                      const ScheduleChoice &schedule) {
+  Candidate plan{group, schedule, {}, {}, std::vector(static_cast<size_t>(group.pipeline), group.split.recompute)};
+  const auto positions = measurePositions(input, group, plan.recompute);
+  if (!positions)
+    return std::nullopt;
+  const Estimator estimator = estimatorOf(input, group, *positions);
+  plan.begins = estimator.cut(schedule);
+  plan.estimate = estimator.of(schedule, plan.begins);
+  return plan;
+}
 
 } // namespace cleave::partitioner

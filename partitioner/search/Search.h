@@ -2,7 +2,7 @@
 // a tighter bound, until it is estimated or no longer needs to be:
 //
 //   1  the computation of a rank, as if every split were even and free
-//   2  the layers as measured with this axis tp and some rows: no other number of rows takes less time per row
+//   2  the layers as measured with this axis tp and many rows: no fewer rows take less time per row
 //   3  the layers as measured with these rows and this recomputation, in the shortest stages
 //   4  the layers as measured on this mesh with this stage of ZeRO: the estimate of each schedule
 //
@@ -40,6 +40,8 @@ struct SearchInput {
   /// Rows that are known to be refused.
   std::function<bool(const PlanGroup &, const ScheduleChoice &)> excludes =
       [](const PlanGroup &, const ScheduleChoice &) { return false; };
+  /// If set: called before measure() with several that are probably needed next, to be measured at the same time.
+  std::function<void(const std::vector<std::pair<SplitChoice, Site>> &)> prepare = {};
   /// Whether to end early with the best plan so far.
   std::function<bool()> stops = [] { return false; };
 };
@@ -67,5 +69,9 @@ struct SearchOutcome {
 };
 
 SearchOutcome searchPlans(const SearchInput &input);
+
+/// The estimate of one plan, in stages as even as possible, whether it fits or not; nothing if the model cannot be
+/// split so.
+std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group, const ScheduleChoice &schedule);
 
 } // namespace cleave::partitioner

@@ -135,8 +135,8 @@ std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanG
   const auto allowed = [&](int64_t stages) {
     return request.stages == 0 || stages == request.stages || (stages == 1 && request.oneStage);
   };
-  if (group.pipeline == 1 && allowed(1)) // else one position runs all of the stages that are decided
-    return {{request.pins.schedule.value_or("1f1b"), 1}};
+  if (group.pipeline == 1 && allowed(1) && !request.pins.schedule) // else one position runs all of the stages
+    return {{"1f1b", 1}};
   std::vector<ScheduleChoice> all;
   for (const std::string &name : namedSchedules()) {
     if (request.pins.schedule && *request.pins.schedule != name)

@@ -64,16 +64,56 @@ void refineBoth(const Mesh &mesh, DimSharding &from, DimSharding &to) {
     from = std::move(finerFrom), to = std::move(finerTo);
 }
 
-/// Refined `from` and `to`, to tell which factors must be gathered and sliced.
-struct Moves {
-  DimSharding from, to;
-  bool aligned; // both have the same factor sizes
-  Moves(const Mesh &mesh, const DimSharding &before, const DimSharding &after) : from(before), to(after) {
+/// What a reshard does in one dimension.
+struct DimMoves {
+  DimSharding from, to;                 ///< refined
+  bool aligned = true;                  ///< both have the same factor sizes
+  std::vector<size_t> gathered, sliced; ///< factors of `from` that become whole, factors of `to` that become split
+  DimSharding now;                      ///< the factors between two steps
+
+  DimMoves(const Mesh &mesh, const DimSharding &before, const DimSharding &after) : from(before), to(after) {
+    if (before == after)
+      return;
     refineBoth(mesh, from, to);
     aligned = sameSizes(from, to);
+    const auto stays = [&](size_t f) { return aligned && from.factors[f].axes == to.factors[f].axes; };
+    for (size_t f = 0; f < from.factors.size(); ++f)
+      if (!stays(f) && mesh.size(from.factors[f].axes) > 1)
+        gathered.push_back(f);
+    for (size_t f = 0; f < to.factors.size(); ++f)
+      if (!stays(f) && mesh.size(to.factors[f].axes) > 1)
+        sliced.push_back(f);
+    now = from;
   }
-  bool stays(size_t f) const { return aligned && from.factors[f].axes == to.factors[f].axes; }
+
+  DimSharding gather(size_t f) {
+    DimSharding split = now;
+    now.factors[f].axes.clear();
+    return split;
+  }
+  DimSharding slice(size_t f) {
+    now.factors[f].axes = to.factors[f].axes;
+    return now;
+  }
 };
+
+/// Finds a factor of another dimension to which the split of factor `f` of dimension `d` moves; both have equal shares.
+/// Removes the two from the lists of factors to gather and to slice.
+std::optional<FactorPlace> movedTo(const Mesh &mesh, std::vector<DimMoves> &dims, size_t d, size_t f) {
+  const Factor &split = dims[d].from.factors[f];
+  const auto even = [&](const Factor &factor) { return factor.size % mesh.size(split.axes) == 0; };
+  if (!dims[d].aligned || !even(split))
+    return std::nullopt;
+  for (size_t e = 0; e < dims.size(); ++e)
+    for (const size_t g : dims[e].sliced)
+      if (e != d && dims[e].aligned && dims[e].to.factors[g].axes == split.axes && even(dims[e].to.factors[g]) &&
+          mesh.size(dims[e].from.factors[g].axes) == 1) {
+        std::erase(dims[d].gathered, f);
+        std::erase(dims[e].sliced, g);
+        return FactorPlace{e, g};
+      }
+  return std::nullopt;
+}
 
 } // namespace
 
@@ -91,27 +131,46 @@ std::vector<ReshardStep> reshardSteps(const Mesh &mesh, const Sharding &from, co
     if (mesh.size(finished) > 1)
       steps.push_back({Kind::AllReduce, finished});
   }
-  std::vector<ReshardStep> slices;
+  std::vector<DimMoves> dims;
   for (size_t d = 0; d < from.dims.size(); ++d) {
-    if ((scattered && scattered->dim == d) || from.dims[d] == to.dims[d])
-      continue;
-    const Moves moves(mesh, from.dims[d], to.dims[d]);
-    DimSharding now = moves.from;
-    for (size_t f = 0; f < now.factors.size(); ++f)
-      if (!moves.stays(f) && mesh.size(now.factors[f].axes) > 1) {
-        steps.push_back({Kind::Gather, {}, {d, f}, now});
-        now.factors[f].axes.clear();
-      }
-    if (!moves.aligned)
-      now = moves.to, std::ranges::for_each(now.factors, [](Factor &factor) { factor.axes.clear(); });
-    for (size_t f = 0; f < now.factors.size(); ++f)
-      if (!moves.stays(f) && mesh.size(moves.to.factors[f].axes) > 1) {
-        now.factors[f].axes = moves.to.factors[f].axes;
-        slices.push_back({Kind::Slice, {}, {d, f}, now});
-      }
+    const DimSharding &after = to.dims[d];
+    dims.emplace_back(mesh, scattered && scattered->dim == d ? after : from.dims[d], after);
   }
-  steps.insert(steps.end(), slices.begin(), slices.end());
+  std::vector<std::pair<FactorPlace, FactorPlace>> moved;
+  for (size_t d = 0; d < dims.size(); ++d)
+    for (const size_t f : std::vector(dims[d].gathered))
+      if (const auto place = movedTo(mesh, dims, d, f))
+        moved.push_back({{d, f}, *place});
+  for (size_t d = 0; d < dims.size(); ++d)
+    for (const size_t f : dims[d].gathered)
+      steps.push_back({Kind::Gather, {}, {d, f}, dims[d].gather(f)});
+  for (const auto &[place, target] : moved) {
+    const std::vector<std::string> axes = dims[place.dim].from.factors[place.factor].axes;
+    DimSharding before = dims[place.dim].gather(place.factor), after = dims[target.dim].slice(target.factor);
+    steps.push_back({Kind::AllToAll, axes, place, std::move(before), target, std::move(after)});
+  }
+  for (size_t d = 0; d < dims.size(); ++d) {
+    DimMoves &dim = dims[d];
+    if (!dim.aligned)
+      dim.now = dim.to, std::ranges::for_each(dim.now.factors, [](Factor &factor) { factor.axes.clear(); });
+    for (const size_t f : dim.sliced)
+      steps.push_back({Kind::Slice, {}, {d, f}, dim.slice(f)});
+  }
   return steps;
+}
+
+const char *text(Collective kind) {
+  switch (kind) {
+  case Collective::AllReduce:
+    return "all-reduce";
+  case Collective::ReduceScatter:
+    return "reduce-scatter";
+  case Collective::AllGather:
+    return "all-gather";
+  case Collective::AllToAll:
+    return "all-to-all";
+  }
+  return "";
 }
 
 int64_t Message::bytesSent() const { return (kind == Collective::AllReduce ? 2 : 1) * bytes * (members - 1) / members; }
@@ -135,6 +194,7 @@ public:
     elements = elements / share(factor) * factor.size;
     add(Collective::AllGather, factor.axes);
   }
+  void move(const std::vector<std::string> &axes) { add(Collective::AllToAll, axes); }
   void keepShare(const Factor &factor) { elements = elements / factor.size * share(factor); }
 
   std::vector<Message> messages;
@@ -166,6 +226,9 @@ std::vector<Message> messagesOf(const Mesh &mesh, const Sharding &from, const Sh
       break;
     case ReshardStep::Kind::Gather:
       piece.gather(step.dim.factors[step.place.factor]);
+      break;
+    case ReshardStep::Kind::AllToAll:
+      piece.move(step.axes);
       break;
     case ReshardStep::Kind::Slice:
       piece.keepShare(step.dim.factors[step.place.factor]);

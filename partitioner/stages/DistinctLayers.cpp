@@ -185,7 +185,6 @@ std::vector<size_t> pinnedBegins(ModuleOp module, const Strategy &pinned) {
 }
 
 std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pinned) {
-  constexpr size_t kept = 2; // of each kind
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   if (auto eval = module.lookupSymbol<func::FuncOp>("eval"))
     eval.erase();
@@ -193,13 +192,16 @@ std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pi
   std::vector<LayerOutline> outline = outlineOf(layers, crossingBytes(layers));
 
   std::map<std::string, std::vector<size_t>> kinds;
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (!layers[i].path.empty() && isListMember(layers[i].path))
+      kinds[signatureOf(layers[i]) + rulesOf(layers[i], pinned)].push_back(i);
   std::vector<bool> removed(layers.size());
-  for (size_t i = 0; i < layers.size(); ++i) {
-    std::vector<size_t> &alike = kinds[signatureOf(layers[i]) + rulesOf(layers[i], pinned)];
-    if (layers[i].path.empty() || !isListMember(layers[i].path) || alike.size() < kept)
-      alike.push_back(i);
-    else
-      removed[i] = true, outline[i].kept = layers[alike.back()].path;
+  for (const auto &[signature, alike] : kinds) {
+    const size_t kept = 2 + alike.size() % 2;
+    for (size_t k = kept; k < alike.size(); ++k) {
+      removed[alike[k]] = true;
+      outline[alike[k]].kept = layers[alike[kept - 2 + (k - kept) % 2]].path;
+    }
   }
   // A reader of a removed layer reads the layer that stands for it, which comes before.
   std::map<std::string, size_t> places;

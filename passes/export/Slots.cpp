@@ -21,6 +21,8 @@ bool isNoOp(Operation *op, const Mesh &mesh) {
     return alone(gather.getAxes());
   if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
     return alone(scatter.getAxes());
+  if (auto exchange = dyn_cast<dist::AllToAllOp>(op))
+    return alone(exchange.getAxes());
   if (auto slice = dyn_cast<dist::ShardSliceOp>(op))
     return alone(slice.getAxes());
   return false;

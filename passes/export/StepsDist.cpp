@@ -66,6 +66,15 @@ void emitReduceScatter(SegmentBuilder &s, dist::ReduceScatterOp op) {
   emitShares(s, op, std::move(step), op.getInput(), static_cast<int64_t>(op.getDim()), op.getSizes());
 }
 
+void emitAllToAll(SegmentBuilder &s, dist::AllToAllOp op) {
+  auto step = collective(s, plan::CollectiveKind::AllToAll, op.getAxes(), op.getInput().getType());
+  auto buffer = std::make_unique<plan::CollectiveBufferT>();
+  buffer->in = s.slot(op.getInput()), buffer->out = s.slot(op.getResult());
+  buffer->count = product(shapeOf(op.getInput()));
+  step.buffers.push_back(std::move(buffer));
+  s.step(op, std::move(step));
+}
+
 /// [lead x outer, size, inner x trail] -> this rank's share of `size`; its start is in the rank's table.
 void emitShardSlice(SegmentBuilder &s, dist::ShardSliceOp op) {
   ArrayRef<int64_t> shape = shapeOf(op.getInput());
@@ -126,6 +135,7 @@ bool emitMessage(SegmentBuilder &s, Operation *op) {
       .Case([&](dist::AllReduceOp o) { return emitAllReduce(s, o), true; })
       .Case([&](dist::AllGatherOp o) { return emitAllGather(s, o), true; })
       .Case([&](dist::ReduceScatterOp o) { return emitReduceScatter(s, o), true; })
+      .Case([&](dist::AllToAllOp o) { return emitAllToAll(s, o), true; })
       .Case([&](dist::ShardSliceOp o) { return emitShardSlice(s, o), true; })
       .Case([&](dist::SendOp o) { return emitSend(s, o), true; })
       .Case([&](dist::RecvOp o) { return emitRecv(s, o), true; })

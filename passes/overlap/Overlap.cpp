@@ -18,7 +18,9 @@ namespace cleave::passes {
 
 namespace {
 
-bool isCollective(Operation &op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
+bool isCollective(Operation &op) {
+  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op);
+}
 
 Operation *later(Operation *a, Operation *b) { return !a ? b : !b || b->isBeforeInBlock(a) ? a : b; }
 

@@ -14,9 +14,11 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace cleave::passes {
 namespace {
@@ -35,24 +37,13 @@ public:
   StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
                  std::function<bool()> stops)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request} {
+        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request},
+        workers(std::clamp(std::thread::hardware_concurrency(), 1u, mostWorkers)) {
     input.stops = std::move(stops);
   }
 
   FoundStrategy run() {
-    readModel();
-    input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
-    input.secondsPerByte = [&](const PlanGroup &group, int64_t from, int64_t to) {
-      return sites.oneKind() ? secondsPerByte(group) : secondsPerByte(group, from, to);
-    };
-    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
-    input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
-    input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
-    input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
-    input.least = leastSeconds();
-    input.excludes = [&](const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
-      return excluded.contains(rowOf(group, schedule));
-    };
+    prepare();
     for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
       const partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
       FoundStrategy found = fastest(outcome);
@@ -63,15 +54,44 @@ public:
     }
   }
 
+  std::optional<EstimatedPlan> estimate(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+    if (input.layers.empty())
+      prepare();
+    const auto plan = partitioner::estimatePlan(input, group, schedule);
+    if (!plan || plan->begins.empty())
+      return std::nullopt;
+    return EstimatedPlan{strategyOf(*plan), plan->estimate};
+  }
+
 private:
+  static constexpr unsigned mostWorkers = 4;
+
+  void prepare() {
+    readModel();
+    input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
+    input.secondsPerByte = [&](const PlanGroup &group, int64_t from, int64_t to) {
+      return sites.oneKind() ? secondsPerByte(group) : secondsPerByte(group, from, to);
+    };
+    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
+    input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
+    input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
+    input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
+    if (workers.size() > 1)
+      input.prepare = [&](const auto &wanted) { measureTogether(wanted); };
+    input.least = leastSeconds();
+    input.excludes = [&](const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+      return excluded.contains(rowOf(group, schedule));
+    };
+  }
+
   struct Reduced {
     GraphModule model;
     std::vector<LayerOutline> layers;
   };
 
   /// The model with `rows` rows and every kind of layer; null if its code does not allow so many rows.
-  Reduced *reduced(int64_t rows) {
-    auto [found, fresh] = models.try_emplace(rows);
+  Reduced *reduced(int64_t rows, size_t worker = 0) {
+    auto [found, fresh] = workers[worker].try_emplace(rows);
     if (fresh)
       try {
         GraphModule whole = trace(rows, rows), kept = whole.clone();
@@ -146,33 +166,74 @@ private:
     auto [found, fresh] = measured.try_emplace({split, site});
     if (!fresh)
       return found->second ? &*found->second : nullptr;
-    if (const auto file = trialOf(split))
-      found->second = partitioner::measureLayers(file->plan(), cluster, sites.devices(site),
+    auto [trial, unknown] = trials.try_emplace(split);
+    if (unknown)
+      trial->second = trialOf(split, reduced(split.rows));
+    if (trial->second)
+      found->second = partitioner::measureLayers(trial->second->plan(), cluster, sites.devices(site),
                                                  [&](const std::string &path) { return layerOf(path); });
+    if (sites.oneKind())
+      trials.erase(trial); // no other site needs it
     return found->second ? &*found->second : nullptr;
   }
 
-  /// The reduced model's plan of one stage; null if it cannot be split so. It is kept where it is simulated again, at
-  /// other sites.
-  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split) {
-    const auto kept = trials.find(split);
-    if (kept != trials.end())
-      return kept->second;
+  /// Compiles the trial plans of several splits at the same time. Each worker has models of its own, because an MLIR
+  /// context serves one compilation at a time; they are traced here, because tracing runs the user's code.
+  void measureTogether(const std::vector<std::pair<SplitChoice, Site>> &wanted) {
+    std::vector<SplitChoice> splits;
+    for (const auto &[split, site] : wanted)
+      if (!measured.contains({split, site}) && !trials.contains(split) && !llvm::is_contained(splits, split))
+        splits.push_back(split);
+    std::vector<std::shared_ptr<const PlanFile>> files(splits.size());
+    std::vector<Reduced *> models;
+    for (size_t i = 0; i < splits.size(); ++i)
+      models.push_back(reduced(splits[i].rows, i % workers.size()));
+    inParallel(std::min(workers.size(), splits.size()), [&](size_t worker) {
+      for (size_t i = worker; i < splits.size(); i += workers.size())
+        files[i] = trialOf(splits[i], models[i]);
+    });
+    for (size_t i = 0; i < splits.size(); ++i)
+      trials.emplace(splits[i], std::move(files[i]));
+    for (const auto &[split, site] : wanted)
+      measure(split, site);
+  }
+
+  /// Calls work(0) to work(count - 1) at the same time; rethrows the error of the smallest one.
+  static void inParallel(size_t count, const std::function<void(size_t)> &work) {
+    std::vector<std::exception_ptr> errors(count);
+    const auto guarded = [&](size_t i) {
+      try {
+        work(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (size_t i = 1; i < count; ++i)
+        threads.emplace_back(guarded, i);
+      if (count > 0)
+        guarded(0);
+    }
+    for (const std::exception_ptr &error : errors)
+      if (error)
+        std::rethrow_exception(error);
+  }
+
+  /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
+  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced *model) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
-    std::shared_ptr<const PlanFile> file;
     try {
-      if (const Reduced *model = reduced(split.rows))
-        file = PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan");
+      if (model)
+        return PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan");
     } catch (const Error &error) {
       if (error.status != Status::User)
         throw;
     }
-    if (!sites.oneKind())
-      trials.emplace(split, file);
-    return file;
+    return nullptr;
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
@@ -200,7 +261,8 @@ private:
   /// pass.
   double leastSeconds() const {
     double flops = 0, peak = 0;
-    const auto model = std::ranges::find_if(models, [](const auto &entry) { return entry.second.has_value(); });
+    const auto model =
+        std::ranges::find_if(workers.front(), [](const auto &entry) { return entry.second.has_value(); });
     for (const LayerOutline &layer : model->second->layers)
       flops += 3 * layer.flops / static_cast<double>(model->first);
     for (const Cluster::Place &place : cluster.places(input.request.devices))
@@ -349,14 +411,22 @@ private:
     return best;
   }
 
-  /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
+  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less. Of
+  /// those that an option does not change (sequence parallelism of a model without sequences) only the first is taken.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
     constexpr size_t mostAlike = 2;
     std::vector<Candidate> finalists;
-    std::map<SplitChoice, size_t> alike;
-    for (const Candidate &candidate : outcome.candidates)
-      if (finalists.size() < most && ++alike[candidate.group.split] <= mostAlike)
+    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+    std::set<std::tuple<int64_t, int64_t, double, double>> estimates;
+    for (const Candidate &candidate : outcome.candidates) {
+      const PlanGroup &group = candidate.group;
+      const SplitChoice &split = group.split;
+      if (finalists.size() < most && alike[{split.data, split.tensor, group.pipeline}] < mostAlike &&
+          estimates.emplace(split.data, split.tensor, candidate.estimate.seconds, candidate.estimate.bytes).second) {
+        ++alike[{split.data, split.tensor, group.pipeline}];
         finalists.push_back(candidate);
+      }
+    }
     return finalists;
   }
 
@@ -400,7 +470,7 @@ private:
   partitioner::Sites sites;
   const Strategy pinned;
   partitioner::SearchInput input;
-  std::map<int64_t, std::optional<Reduced>> models; ///< by rows
+  std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   partitioner::LayerNames names{{}};
@@ -416,6 +486,19 @@ private:
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
                              const partitioner::SpaceRequest &request, std::function<bool()> stops) {
   return StrategySearch(trace, options, request, std::move(stops)).run();
+}
+
+struct PlanEstimates::Impl {
+  StrategySearch search;
+};
+
+PlanEstimates::PlanEstimates(const Trace &trace, const CompileOptions &options,
+                             const partitioner::SpaceRequest &request)
+    : impl(new Impl{StrategySearch(trace, options, request, {})}) {}
+PlanEstimates::~PlanEstimates() = default;
+
+std::optional<EstimatedPlan> PlanEstimates::of(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+  return impl->search.estimate(group, schedule);
 }
 
 } // namespace cleave::passes

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace cleave::passes {
 
@@ -24,5 +25,23 @@ struct FoundStrategy {
 FoundStrategy searchStrategy(
     const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
     std::function<bool()> stops = [] { return false; });
+
+struct EstimatedPlan {
+  partitioner::Strategy strategy;
+  partitioner::Estimate estimate;
+};
+
+/// Estimates of single plans of the space, from the same measured layers. `trace` and `options` must live as long.
+class PlanEstimates {
+public:
+  PlanEstimates(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request);
+  ~PlanEstimates();
+  /// Nothing if the model cannot be split so.
+  std::optional<EstimatedPlan> of(const partitioner::PlanGroup &group, const partitioner::ScheduleChoice &schedule);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
 
 } // namespace cleave::passes

@@ -13,7 +13,8 @@ func.func @collectives(%grad: tensor<8x6xf32>) -> tensor<8x6xf32> {
   %0 = dist.all_reduce %grad {axes = ["tp"], kind = "sum"} : (tensor<8x6xf32>) -> tensor<8x6xf32>
   %1 = dist.reduce_scatter %0 {axes = ["dp"], dim = 0, sizes = array<i64: 4, 4>, kind = "sum"} : (tensor<8x6xf32>) -> tensor<4x6xf32>
   %2 = dist.all_gather %1 {axes = ["dp"], dim = 0, sizes = array<i64: 4, 4>} : (tensor<4x6xf32>) -> tensor<8x6xf32>
-  return %2 : tensor<8x6xf32>
+  %3 = dist.all_to_all %2 {axes = ["tp"]} : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  return %3 : tensor<8x6xf32>
 }
 
 // Shares of a rank

@@ -65,6 +65,18 @@ func.func @f(%x: tensor<8xf32>) {
 }
 // -----
 func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: no axis}}
+  %0 = dist.all_to_all %x {axes = []} : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+// -----
+func.func @f(%x: tensor<f32>) {
+  // expected-error @+1 {{C2: a scalar has no blocks}}
+  %0 = dist.all_to_all %x {axes = ["tp"]} : (tensor<f32>) -> tensor<f32>
+  return
+}
+// -----
+func.func @f(%x: tensor<8xf32>) {
   // expected-error @+1 {{C1: 2 x 3 x 1 is not dimension 0}}
   %0 = dist.shard_slice %x {axes = ["tp"], dim = 0 : i64, outer = 2 : i64, size = 3 : i64, inner = 1 : i64} : (tensor<8xf32>) -> tensor<4xf32>
   return

@@ -19,6 +19,8 @@ func.func @local(%x: tensor<4x2xf32>) -> tensor<4x2xf32> {
   %1 = dist.all_gather %0#0 {axes = ["tp"], dim = 1 : i64, sizes = array<i64: 2, 2, 2>} : (tensor<4x2xf32>) -> tensor<4x6xf32>
   // CHECK: dist.reduce_scatter
   %2 = dist.reduce_scatter %1 {axes = ["tp"], dim = 1 : i64, sizes = array<i64: 2, 2, 2>, kind = "sum"} : (tensor<4x6xf32>) -> tensor<4x2xf32>
+  // CHECK: dist.all_to_all %{{.*}} {axes = ["dp"]} : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  %6 = dist.all_to_all %2 {axes = ["dp"]} : (tensor<4x2xf32>) -> tensor<4x2xf32>
   // CHECK: dist.shard_offset {axes = ["tp"], size = 6 : i64} : () -> tensor<i32>
   %3 = dist.shard_offset {axes = ["tp"], size = 6 : i64} : () -> tensor<i32>
   // CHECK: dist.shard_slice

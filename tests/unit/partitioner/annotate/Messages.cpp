@@ -77,6 +77,8 @@ Counts collectivesOf(mlir::ModuleOp module) {
         ++counts[textOf("reduce-scatter", axes(), bytesOf(op->getOperand(0)))];
       else if (mlir::isa<dist::AllGatherOp>(op))
         ++counts[textOf("all-gather", axes(), bytesOf(op->getResult(0)))];
+      else if (mlir::isa<dist::AllToAllOp>(op))
+        ++counts[textOf("all-to-all", axes(), bytesOf(op->getOperand(0)))];
     });
   });
   return counts;
@@ -94,11 +96,7 @@ Counts predicted(const std::string &mesh, const std::vector<ShardRule> &rules) {
   Counts counts;
   for (const SolutionMessage &message : messagesOf(problem, assign(problem)))
     if (!message.oncePerIteration) {
-      const Collective kind = message.message.kind;
-      const char *name = kind == Collective::AllReduce   ? "all-reduce"
-                         : kind == Collective::AllGather ? "all-gather"
-                                                         : "reduce-scatter";
-      ++counts[textOf(name, message.message.axes, message.message.bytes)];
+      ++counts[textOf(text(message.message.kind), message.message.axes, message.message.bytes)];
     }
   return counts;
 }

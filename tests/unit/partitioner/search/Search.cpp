@@ -23,7 +23,7 @@ struct Formulas {
 
   explicit Formulas(unsigned seed) : random(seed) {
     const auto draw = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(random); };
-    launch = draw(0, 0.5), communication = draw(0, 0.3), sums = draw(0, 20), bytes = draw(10, 60);
+    launch = seed % 4 ? draw(0, 0.5) : draw(0, 50), communication = draw(0, 0.3), sums = draw(0, 20), bytes = draw(10, 60);
   }
 
   PlanCosts costs(const SplitChoice &split) const {

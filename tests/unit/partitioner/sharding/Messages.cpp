@@ -4,6 +4,7 @@
 #include "tests/unit/partitioner/sharding/Problems.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -13,12 +14,8 @@ using namespace cleave::partitioner::test;
 
 namespace {
 
-const char *name(Collective kind) {
-  return kind == Collective::AllReduce ? "all-reduce" : kind == Collective::AllGather ? "all-gather" : "reduce-scatter";
-}
-
 std::string text(const Message &message) {
-  std::string text = std::string(name(message.kind)) + " ";
+  std::string text = std::string(cleave::partitioner::text(message.kind)) + " ";
   for (const std::string &axis : message.axes)
     text += (text.back() == ' ' ? "" : "+") + axis;
   return text + " of " + std::to_string(message.members) + ": " + std::to_string(message.bytes);
@@ -31,27 +28,31 @@ Lines messages(const Mesh &mesh, const Shape &shape, const char *from, const cha
   return texts;
 }
 
-/// The elements of a dimension that a rank holds.
-std::set<int64_t> elementsOf(const Mesh &mesh, const DimSharding &dim, const std::vector<int64_t> &coords,
-                             int64_t total) {
-  std::set<int64_t> held;
-  for (int64_t element = 0; element < total; ++element) {
-    int64_t rest = element;
-    bool here = true;
-    for (size_t f = dim.factors.size(); f-- > 0; rest /= dim.factors[f].size) {
-      const Factor &factor = dim.factors[f];
-      const int64_t parts = mesh.size(factor.axes), at = mesh.linear(factor.axes, coords), index = rest % factor.size;
-      const int64_t start = shareStart(factor.size, parts, at);
-      here &= index >= start && index < start + shareSize(factor.size, parts, at);
-    }
-    if (here)
-      held.insert(element);
+/// Whether a rank holds an index of a dimension.
+bool holds(const Mesh &mesh, const DimSharding &dim, const std::vector<int64_t> &coords, int64_t index) {
+  for (size_t f = dim.factors.size(); f-- > 0; index /= dim.factors[f].size) {
+    const Factor &factor = dim.factors[f];
+    const int64_t parts = mesh.size(factor.axes), at = mesh.linear(factor.axes, coords), place = index % factor.size;
+    const int64_t start = shareStart(factor.size, parts, at);
+    if (place < start || place >= start + shareSize(factor.size, parts, at))
+      return false;
   }
-  return held;
+  return true;
 }
 
-int64_t shareOf(const Mesh &mesh, const Factor &factor, const std::vector<int64_t> &coords) {
-  return std::max<int64_t>(1, shareSize(factor.size, mesh.size(factor.axes), mesh.linear(factor.axes, coords)));
+/// The elements of a tensor that a rank holds, by their row-major number.
+std::set<int64_t> elementsOf(const Mesh &mesh, const std::vector<DimSharding> &dims, const std::vector<int64_t> &coords,
+                             const Shape &shape) {
+  std::vector<int64_t> held = {0};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    std::vector<int64_t> more;
+    for (const int64_t element : held)
+      for (int64_t index = 0; index < shape[d]; ++index)
+        if (holds(mesh, dims[d], coords, index))
+          more.push_back(element * shape[d] + index);
+    held = std::move(more);
+  }
+  return {held.begin(), held.end()};
 }
 
 /// Whether two ranks have equal coordinates on all axes except `axes`.
@@ -73,7 +74,12 @@ TEST_CASE("a reshard costs its collectives, in bytes of the largest buffer") {
   CHECK(messages(mesh, {8, 16}, "dp, _ | sum tp", "dp, tp") == Lines{"reduce-scatter tp of 4: 256"});
   CHECK(messages(mesh, {8, 16}, "_, _ | sum dp+tp", "_, _ | sum dp") == Lines{"all-reduce tp of 4: 512"});
   CHECK(messages(mesh, {8, 16}, "dp, tp", "_, _") == Lines{"all-gather dp of 2: 128", "all-gather tp of 4: 512"});
-  CHECK(messages(mesh, {8, 16}, "tp, _", "_, tp") == Lines{"all-gather tp of 4: 512"});
+  CHECK(messages(mesh, {8, 16}, "tp, _", "_, tp") == Lines{"all-to-all tp of 4: 128"});
+  CHECK(messages(mesh, {6, 16}, "tp, _", "_, tp") == Lines{"all-gather tp of 4: 384"}); // uneven shares
+  CHECK(messages(mesh, {8, 16}, "dp+tp, _", "_, dp+tp") == Lines{"all-to-all dp of 2: 64", "all-to-all tp of 4: 64"});
+  CHECK(messages(mesh, {8, 16, 3}, "dp, _, _ | sum tp", "_, dp, _") ==
+        Lines{"all-reduce tp of 4: 768", "all-to-all dp of 2: 768"});
+  CHECK(messages(mesh, {8, 8}, "dp, tp", "tp, dp") == Lines{"all-gather dp of 2: 64", "all-gather tp of 4: 256"});
   CHECK(messages(mesh, {8, 16}, "_, (2 x 8:tp)", "_, tp") == Lines{"all-gather tp of 4: 512"});
   CHECK(messages(mesh, {6}, "tp", "_") == Lines{"all-gather tp of 4: 24"}); // shares of 2, 2, 1, 1
   CHECK(messages(mesh, {6, 2}, "tp, _ | max dp", "tp, _") == Lines{"all-reduce dp of 2: 16"});
@@ -101,9 +107,10 @@ TEST_CASE("the steps of a reshard give every rank its elements") {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   const std::vector<int64_t> sizes = {1, 2, 3, 4, 5, 6, 8, 12};
-  for (int round = 0; round < 3000; ++round) {
+  std::map<ReshardStep::Kind, int> kinds;
+  for (int round = 0; round < 10000; ++round) {
     const Mesh mesh = meshOf(int64_t(1 + below(3)), int64_t(1 + below(4)));
-    const auto draw = [&](int64_t total) { // factors of `total`, some of them split
+    const auto draw = [&](int64_t total) { // factors of `total`
       DimSharding dim;
       for (int64_t rest = total; rest > 1 || dim.factors.empty();) {
         int64_t size = sizes[below(sizes.size())];
@@ -114,45 +121,66 @@ TEST_CASE("the steps of a reshard give every rank its elements") {
         if (rest == 1 && below(2))
           break;
       }
-      for (const char *axis : {"dp", "tp"})
-        if (Factor &factor = dim.factors[below(dim.factors.size())]; below(4))
-          factor.axes.insert(below(2) ? factor.axes.begin() : factor.axes.end(), axis);
       return dim;
     };
-    const int64_t total = sizes[below(sizes.size())] * sizes[below(sizes.size())] * sizes[below(sizes.size())];
-    Sharding from, to;
-    from.dims = {draw(total)}, to.dims = {draw(total)};
-    if (round % 2)
-      from.normalise(mesh), to.normalise(mesh);
-    INFO(from.str() << " to " << to.str() << " of " << total << " on dp " << mesh.size("dp") << ", tp "
-                    << mesh.size("tp"));
-    // The set of elements that each rank holds after each step; a gather adds those of the group's members.
-    std::vector<std::set<int64_t>> held;
-    for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
-      held.push_back(elementsOf(mesh, from.dims[0], mesh.coords(rank), total));
+    Shape shape;
+    for (size_t d = 0, rank = 1 + below(3); d < rank; ++d)
+      shape.push_back(sizes[below(sizes.size())] * (rank == 1 ? sizes[below(sizes.size())] * 3 : 1));
+    const auto drawSharding = [&] { // each axis splits one factor, or none
+      Sharding sharding;
+      for (const int64_t size : shape)
+        sharding.dims.push_back(draw(size));
+      std::vector<std::string> axes = {"dp", "tp"};
+      std::shuffle(axes.begin(), axes.end(), random);
+      for (const std::string &axis : axes) {
+        DimSharding &dim = sharding.dims[below(sharding.dims.size())];
+        if (below(5))
+          dim.factors[below(dim.factors.size())].axes.push_back(axis);
+      }
+      if (round % 2)
+        sharding.normalise(mesh);
+      return sharding;
+    };
+    const Sharding from = drawSharding(), to = drawSharding();
+    INFO(from.str() << " to " << to.str() << " on dp " << mesh.size("dp") << ", tp " << mesh.size("tp"));
+    std::vector<DimSharding> now = from.dims;
+    const auto held = [&](int64_t rank) { return elementsOf(mesh, now, mesh.coords(rank), shape); };
     for (const ReshardStep &step : reshardSteps(mesh, from, to)) {
-      const std::vector<std::set<int64_t>> before = held;
-      const Factor &factor = step.dim.factors[step.place.factor];
+      ++kinds[step.kind];
+      std::vector<std::set<int64_t>> before;
+      for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+        before.push_back(held(rank));
+      const std::vector<std::string> axes = step.dim.factors[step.place.factor].axes;
+      now[step.place.dim] = step.dim;
+      if (step.kind == ReshardStep::Kind::Slice) {
+        for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+          CHECK(std::ranges::includes(before[rank], held(rank)));
+        continue;
+      }
+      // The factors of the step are those that the tensor has: no rank's elements change.
+      for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+        REQUIRE(held(rank) == before[rank]);
+      now[step.place.dim].factors[step.place.factor].axes.clear();
+      if (step.kind == ReshardStep::Kind::AllToAll)
+        now[step.to.dim] = step.toDim;
       for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
-        const auto coords = mesh.coords(rank);
-        if (step.kind == ReshardStep::Kind::Gather) {
-          for (int64_t other = 0; other < mesh.ranks(); ++other)
-            if (sameBut(mesh, factor.axes, coords, mesh.coords(other)))
-              held[rank].insert(before[other].begin(), before[other].end());
-          if (!before[rank].empty())
-            CHECK(held[rank].size() == before[rank].size() / shareOf(mesh, factor, coords) * factor.size);
-        } else {
-          std::set<int64_t> kept;
-          for (const int64_t element : elementsOf(mesh, step.dim, coords, total))
-            if (before[rank].count(element))
-              kept.insert(element);
-          held[rank] = std::move(kept);
-        }
+        std::set<int64_t> group; // the elements of the members
+        for (int64_t other = 0; other < mesh.ranks(); ++other)
+          if (sameBut(mesh, axes, mesh.coords(rank), mesh.coords(other)))
+            group.insert(before[other].begin(), before[other].end());
+        const std::set<int64_t> after = held(rank);
+        if (step.kind == ReshardStep::Kind::Gather && !before[rank].empty())
+          CHECK(after == group);
+        CHECK(std::ranges::includes(group, after));
+        if (step.kind == ReshardStep::Kind::AllToAll)
+          CHECK(after.size() == before[rank].size());
       }
     }
     for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
-      REQUIRE(held[rank] == elementsOf(mesh, to.dims[0], mesh.coords(rank), total));
+      REQUIRE(held(rank) == elementsOf(mesh, to.dims, mesh.coords(rank), shape));
   }
+  for (const auto kind : {ReshardStep::Kind::Gather, ReshardStep::Kind::AllToAll, ReshardStep::Kind::Slice})
+    CHECK(kinds[kind] > 200);
 }
 
 TEST_CASE("what a rank sends, in the ring algorithm") {
@@ -163,7 +191,7 @@ TEST_CASE("what a rank sends, in the ring algorithm") {
 
 TEST_CASE("gathers come before slices") {
   const Mesh mesh = meshOf(2, 2);
-  const auto steps = reshardSteps(mesh, sharding("_, dp | sum tp", {4, 4}), sharding("dp, _", {4, 4}));
+  const auto steps = reshardSteps(mesh, sharding("_, dp | sum tp", {4, 5}), sharding("dp, _", {4, 5}));
   REQUIRE(steps.size() == 3);
   CHECK(steps[0].kind == ReshardStep::Kind::AllReduce);
   CHECK(steps[0].axes == std::vector<std::string>{"tp"});
