@@ -170,7 +170,7 @@ partitioner::Cluster assumedCluster(int64_t devices) {
   using namespace partitioner;
   Cluster cluster{.name = "one machine"};
   cluster.devices.push_back(
-      {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1}});
+      {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1, 0, 0.1, 0.1}});
   cluster.nodes.push_back({.devices = {{.kind = 0, .count = devices}}, .inside = Link{.gbPerS = 5, .latencyUs = 5}});
   return cluster;
 }

@@ -72,6 +72,8 @@ public:
       schedules.push_back(schedulesOf(input.request, groups[g]));
       manyRows = std::max(manyRows, groups[g].split.rowsOfRank());
       outcome.counts.total += rowsOf(g);
+      outcome.counts.refused += static_cast<int64_t>(std::erase_if(
+          schedules.back(), [&](const ScheduleChoice &schedule) { return input.excludes(groups[g], schedule); }));
     }
     for (size_t g = 0; g < groups.size(); ++g)
       if (rowsOf(g)) {
@@ -155,7 +157,7 @@ private:
   }
 
   SplitChoice splitOfTensorAxis(const PlanGroup &group) const {
-    return {.tensor = group.split.tensor, .rows = manyRows, .sequence = group.split.sequence};
+    return {.tensor = group.split.tensor, .rows = rowsOfBounds(group), .sequence = group.split.sequence};
   }
 
   static SplitChoice splitOfRows(const PlanGroup &group, Recomputation recompute) {
@@ -230,12 +232,18 @@ private:
            (static_cast<double>(group.microbatches) * share + wait);
   }
 
+  /// Rows for bounds: the most of a rank, or those of a microbatch if the model's code fixes their number.
+  int64_t rowsOfBounds(const PlanGroup &group) const { return input.takesRows(manyRows) ? manyRows : group.split.rows; }
+
   std::optional<double> boundOfWork(const PlanGroup &group) {
-    const auto positions = measureParts(group, {.rows = manyRows});
+    const int64_t rows = rowsOfBounds(group);
+    if (!input.takesRows(rows))
+      return std::nullopt;
+    const auto positions = measureParts(group, {.rows = rows});
     if (!positions)
       return std::nullopt;
     return boundOf(
-        group, pointersTo(*positions), static_cast<double>(manyRows * group.split.tensor),
+        group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
         [](const LayerCost &layer) { return layer.forwardWork; },
         [](const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; });
   }
@@ -258,7 +266,7 @@ private:
 
   /// Whether parameters, gradients and states fit if they are divided evenly.
   bool mayFit(const PlanGroup &group) {
-    const Positions positions = *measureParts(group, {.rows = manyRows});
+    const Positions positions = *measureParts(group, {.rows = rowsOfBounds(group)});
     const SiteCosts use = withZero({positions.front().front()}, group.split.zero, group.split.data);
     const double bytes = sumOf(
         use.front().costs, [](const LayerCost &layer) { return layer.parameters + layer.gradients + layer.states; });
@@ -283,7 +291,7 @@ private:
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     const double bound = boundOf(
-        group, pointersTo(*positions), static_cast<double>(manyRows),
+        group, pointersTo(*positions), static_cast<double>(rowsOfBounds(group)),
         [](const LayerCost &layer) { return layer.forward; },
         [](const LayerCost &layer) { return layer.forward + layer.backward; });
     push(entry.group, 2, std::max(entry.bound, bound));
@@ -329,6 +337,8 @@ private:
 
   void boundOfRows(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
+    if (!input.takesRows(group.split.rowsOfRank()))
+      return push(entry.group, 3, entry.bound);
     const auto positions = measureRows(group, group.split.recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);

@@ -33,8 +33,13 @@ struct SearchInput {
   };
   std::function<std::vector<std::vector<Site>>(const PlanGroup &, int64_t tensor)> parts =
       [](const PlanGroup &, int64_t) { return std::vector<std::vector<Site>>{{0}}; };
+  /// Whether the model can have so many rows; its code may fix their number.
+  std::function<bool(int64_t rows)> takesRows = [](int64_t) { return true; };
   /// The costs of the layers under a split at a site; null if the model cannot be split so.
   std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
+  /// Rows that are known to be refused.
+  std::function<bool(const PlanGroup &, const ScheduleChoice &)> excludes =
+      [](const PlanGroup &, const ScheduleChoice &) { return false; };
   /// If set: called before measure() with several that are probably needed next, to be measured at the same time.
   std::function<void(const std::vector<std::pair<SplitChoice, Site>> &)> prepare = {};
   /// Whether to end early with the best plan so far.

@@ -52,7 +52,7 @@ std::vector<Mesh> meshesOf(const SpaceRequest &request) {
       setAxis(mesh, axisName(AxisRole::Data), request.devices / pipeline / tensor, "search");
       setAxis(mesh, axisName(AxisRole::Tensor), tensor, "search");
       setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
-      if (pipeline <= request.layers && allows(request, mesh))
+      if (pipeline <= std::max<int64_t>(request.layers, 1) && allows(request, mesh))
         std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
     }
   return meshes;
@@ -135,8 +135,8 @@ std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanG
   const auto allowed = [&](int64_t stages) {
     return request.stages == 0 || stages == request.stages || (stages == 1 && request.oneStage);
   };
-  if (group.pipeline == 1 && !request.pins.schedule)
-    return allowed(1) ? std::vector<ScheduleChoice>{{"1f1b", 1}} : std::vector<ScheduleChoice>{};
+  if (group.pipeline == 1 && allowed(1) && !request.pins.schedule) // else one position runs all of the stages
+    return {{"1f1b", 1}};
   std::vector<ScheduleChoice> all;
   for (const std::string &name : namedSchedules()) {
     if (request.pins.schedule && *request.pins.schedule != name)

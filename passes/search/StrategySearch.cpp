@@ -44,7 +44,14 @@ public:
 
   FoundStrategy run() {
     prepare();
-    return fastest(partitioner::searchPlans(input));
+    for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
+      const partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
+      FoundStrategy found = fastest(outcome);
+      if (found.record)
+        return found;
+      if (excluded.size() == before || outcome.stoppedEarly)
+        throw environmentError(noneFits(outcome));
+    }
   }
 
   std::optional<EstimatedPlan> estimate(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
@@ -67,10 +74,14 @@ private:
     };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
+    input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
     input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
     if (workers.size() > 1)
       input.prepare = [&](const auto &wanted) { measureTogether(wanted); };
     input.least = leastSeconds();
+    input.excludes = [&](const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+      return excluded.contains(rowOf(group, schedule));
+    };
   }
 
   struct Reduced {
@@ -78,25 +89,33 @@ private:
     std::vector<LayerOutline> layers;
   };
 
-  /// The model with `rows` rows and every kind of layer.
-  Reduced &reduced(int64_t rows, size_t worker = 0) {
+  /// The model with `rows` rows and every kind of layer; null if its code does not allow so many rows.
+  Reduced *reduced(int64_t rows, size_t worker = 0) {
     auto [found, fresh] = workers[worker].try_emplace(rows);
-    if (fresh) {
-      GraphModule whole = trace(rows, rows);
-      found->second.model = whole.clone();
-      found->second.layers = partitioner::keepDistinctLayers(found->second.model.module(), pinned);
-      if (found->second.layers.empty()) {
-        found->second.model = std::move(whole);
-        found->second.layers = partitioner::outlineOf(found->second.model.module(), pinned);
+    if (fresh)
+      try {
+        GraphModule whole = trace(rows, rows), kept = whole.clone();
+        std::vector<LayerOutline> layers = partitioner::keepDistinctLayers(kept.module(), pinned);
+        if (layers.empty())
+          layers = partitioner::outlineOf(whole.module(), pinned), kept = std::move(whole);
+        found->second = Reduced{std::move(kept), std::move(layers)};
+      } catch (const Error &error) {
+        if (error.status != Status::User)
+          throw;
       }
-    }
-    return found->second;
+    return found->second ? &*found->second : nullptr;
+  }
+
+  /// Few rows for what does not depend on them: those of a microbatch if the model's code fixes their number.
+  int64_t fewRows() {
+    const int64_t few = std::min<int64_t>(options.batch, 2);
+    return reduced(few) ? few : options.batch / input.request.pins.microbatches.value_or(1);
   }
 
   void readModel() {
-    const int64_t rows = std::min<int64_t>(options.batch, 2);
+    const int64_t rows = fewRows();
     readPins(rows);
-    const Reduced &model = reduced(rows);
+    const Reduced &model = *reduced(rows);
     std::set<std::string> kept;
     for (const LayerOutline &layer : model.layers) {
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
@@ -125,7 +144,7 @@ private:
     CompileOptions whole = without(rows);
     whole.evalBatch = 0;
     whole.strategy = strategyOf({.rows = rows}, 1, 1);
-    const GraphModule made = step(reduced(rows).model.clone(), whole);
+    const GraphModule made = step(reduced(rows)->model.clone(), whole);
     return partitioner::opThatMixesRows(llvm::cast<mlir::func::FuncOp>(made.function("train")), false);
   }
 
@@ -168,10 +187,10 @@ private:
     std::vector<std::shared_ptr<const PlanFile>> files(splits.size());
     std::vector<Reduced *> models;
     for (size_t i = 0; i < splits.size(); ++i)
-      models.push_back(&reduced(splits[i].rows, i % workers.size()));
+      models.push_back(reduced(splits[i].rows, i % workers.size()));
     inParallel(std::min(workers.size(), splits.size()), [&](size_t worker) {
       for (size_t i = worker; i < splits.size(); i += workers.size())
-        files[i] = trialOf(splits[i], *models[i]);
+        files[i] = trialOf(splits[i], models[i]);
     });
     for (size_t i = 0; i < splits.size(); ++i)
       trials.emplace(splits[i], std::move(files[i]));
@@ -201,14 +220,15 @@ private:
         std::rethrow_exception(error);
   }
 
-  /// The reduced model's plan of one stage; null if it cannot be split so.
-  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced &model) const {
+  /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
+  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced *model) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
     try {
-      return PlanFile::fromBytes(compile(model.model.clone(), trial), "a trial plan");
+      if (model)
+        return PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan");
     } catch (const Error &error) {
       if (error.status != Status::User)
         throw;
@@ -241,8 +261,10 @@ private:
   /// pass.
   double leastSeconds() const {
     double flops = 0, peak = 0;
-    for (const LayerOutline &layer : workers.front().begin()->second.layers)
-      flops += 3 * layer.flops / static_cast<double>(workers.front().begin()->first);
+    const auto model =
+        std::ranges::find_if(workers.front(), [](const auto &entry) { return entry.second.has_value(); });
+    for (const LayerOutline &layer : model->second->layers)
+      flops += 3 * layer.flops / static_cast<double>(model->first);
     for (const Cluster::Place &place : cluster.places(input.request.devices))
       peak += std::ranges::max(cluster.devices[place.kind].peakTflops) * 1e12;
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
@@ -330,36 +352,60 @@ private:
     return stages;
   }
 
-  /// Compiles and simulates the candidates that are estimated to be the fastest.
+  /// A row of the space.
+  using Row = std::tuple<SplitChoice, int64_t, int64_t, std::array<AxisRole, axisRoles.size()>, std::string, int64_t>;
+  static Row rowOf(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+    return {group.split, group.pipeline, group.microbatches, group.order, schedule.name, schedule.chunks};
+  }
+
+  /// The whole model's plan; null, with the reason in `problem`, if it cannot be made or does not fit.
+  std::shared_ptr<const PlanFile> finalistOf(const Strategy &strategy) {
+    CompileOptions trial = without(options.batch);
+    trial.strategy = strategy;
+    const int64_t microbatches = strategy.microbatches,
+                  evalBatch = options.evalBatch ? options.evalBatch : options.batch;
+    try {
+      auto file = PlanFile::fromBytes(compile(trace(options.batch / microbatches, evalBatch / microbatches), trial),
+                                      "a finalist");
+      const auto lacks = partitioner::memoryProblem(file->plan(), cluster);
+      if (!lacks)
+        return file;
+      problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
+    } catch (const Error &error) {
+      if (error.status != Status::User)
+        throw;
+      problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
+    }
+    return nullptr;
+  }
+
+  /// Compiles and simulates the candidates that are estimated to be the fastest. Without a record if none of them can
+  /// be made and fits; they are then excluded.
   FoundStrategy fastest(const partitioner::SearchOutcome &outcome) {
     FoundStrategy best;
     auto record = std::make_shared<plan::SearchT>();
-    std::string problem;
-    constexpr size_t most = 4, mostThatLack = 16;
+    record->compiled = compiledBefore;
+    constexpr size_t most = 4, mostThatLack = 8;
     for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
       if (record->step > 0 && (record->compiled >= most || (record->stopped_early = input.stops())))
         break;
-      CompileOptions trial = without(options.batch);
-      trial.strategy = strategyOf(candidate);
-      const int64_t microbatches = trial.strategy.microbatches;
-      const auto file =
-          PlanFile::fromBytes(compile(trace(options.batch / microbatches,
-                                            (options.evalBatch ? options.evalBatch : options.batch) / microbatches),
-                                      trial),
-                              "a finalist");
+      const Strategy strategy = strategyOf(candidate);
+      const auto file = finalistOf(strategy);
       ++record->compiled;
-      if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
-        problem = *lacks;
+      if (!file) {
+        excluded.insert(rowOf(candidate.group, candidate.schedule));
         continue;
       }
       const double step = partitioner::simulate(file->plan(), cluster).stepSeconds;
       if (record->step > 0 && step >= record->step)
         continue;
-      best.strategy = trial.strategy;
+      best.strategy = strategy;
       record->step = step, record->estimate = candidate.estimate.seconds;
     }
-    if (record->step == 0)
-      throw environmentError(noneFits(outcome, problem));
+    if (record->step == 0) {
+      compiledBefore = record->compiled;
+      return {};
+    }
     describe(outcome, *record);
     best.record = std::move(record);
     return best;
@@ -396,15 +442,19 @@ private:
     record.stopped_early |= outcome.stoppedEarly;
   }
 
-  std::string noneFits(const partitioner::SearchOutcome &outcome, const std::string &problem) const {
+  std::string devicesText() const {
+    return fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+  }
+
+  std::string noneFits(const partitioner::SearchOutcome &outcome) const {
     constexpr double gibibyte = 1 << 30;
-    const std::string ranks = fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+    const std::string ranks = devicesText();
     if (outcome.stoppedEarly)
       return fmt::format("search: it was stopped before it found a strategy for {}; give it more time "
                          "(--search-seconds), or a mesh (--mesh)",
                          ranks);
     if (!problem.empty())
-      return fmt::format("search: no strategy fits the memory of {}: {}", ranks, problem);
+      return "search: " + problem;
     if (outcome.counts.prunedByMemory == 0)
       return fmt::format("search: the model cannot be split over {} as requested ({} plans of {} refused)", ranks,
                          outcome.counts.refused, outcome.counts.total);
@@ -420,12 +470,15 @@ private:
   partitioner::Sites sites;
   const Strategy pinned;
   partitioner::SearchInput input;
-  std::vector<std::map<int64_t, Reduced>> workers; ///< models by rows, of each thread
+  std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
   bool hasLists = false;
+  std::set<Row> excluded; ///< finalists that could not be made, or did not fit
+  uint32_t compiledBefore = 0;
+  std::string problem; ///< of the last of them
 };
 
 } // namespace

@@ -288,6 +288,8 @@ class Search(Case):
         one, _ = self.losses("mlp", *model)
         many, _ = self.losses("mlp", *model, "--devices", 4, "--microbatches", 1)
         self.same(one, many)
+        for precision in ("bf16", "fp16"):
+            self.ok("mlp", "train", *model, "--devices", 2, "--precision", precision, "--quiet")
 
     def test_what_cannot_be(self):
         none = self.path("none.plan")

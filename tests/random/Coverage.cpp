@@ -46,6 +46,8 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   words.insert("schedule:" + recipe.schedule);
   words.insert(fmt::format("virtual:{}", recipe.virtualStages));
   words.insert("recompute:" + (recipe.recompute.empty() ? "none" : recipe.recompute));
+  if (!recipe.searched.empty())
+    words.insert("search:" + recipe.searched);
   if (recipe.sequence)
     words.insert("split:sequence");
   words.insert(fmt::format("zero:{}", recipe.zero));

@@ -400,6 +400,8 @@ Recipe generate(uint64_t seed) {
   if (stages > 1 && how == 2)
     drawStageFile(c, recipe, stages);
   recipe.drawnData = c.one(0.4);
+  if (mesh.ranks() > 1 && mesh.ranks() <= 4 && c.one(0.12)) // more ranks take a search of many seconds
+    recipe.searched = c.one(0.5) ? "alike" : "mixed";
   return recipe;
 }
 

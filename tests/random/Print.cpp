@@ -1,4 +1,5 @@
 // Prints a recipe as a C++ program.
+#include "partitioner/strategy/Strategy.h"
 #include "tests/random/Recipe.h"
 #include "tests/random/Tables.h"
 
@@ -15,15 +16,18 @@ int64_t nodeCount(const Recipe &recipe) {
 }
 
 std::string Recipe::strategy() const {
-  std::string text = fmt::format("mesh = \"{}\"\nschedule = {{ name = \"{}\", microbatches = {}, virtual = {} }}\n", mesh,
-                                 schedule, microbatches, virtualStages);
+  if (!found.empty())
+    return found;
+  std::string text = fmt::format("mesh = \"{}\"\nschedule = {{ name = \"{}\", microbatches = {}, virtual = {} }}\n",
+                                 mesh, schedule, microbatches, virtualStages);
   return text + stagesAndShards;
 }
 
 namespace {
 
 std::string listOf(const std::vector<int64_t> &list, size_t from = 0) {
-  return fmt::format("{{{}}}", fmt::join(list.begin() + static_cast<long>(std::min(from, list.size())), list.end(), ", "));
+  return fmt::format("{{{}}}",
+                     fmt::join(list.begin() + static_cast<long>(std::min(from, list.size())), list.end(), ", "));
 }
 
 /// Writes a number with a decimal point, so that C++ reads a floating-point literal.
@@ -113,8 +117,7 @@ std::string classText(const Recipe &recipe, const Class &cls, bool root) {
     results.push_back(cls.body.second);
   results.insert(results.end(), cls.body.others.begin(), cls.body.others.end());
   const bool several = results.size() > 1;
-  std::string out =
-      fmt::format("struct {} : {} {{\n", cls.name, several ? "ModuleOf<std::vector<Tensor>>" : "Module");
+  std::string out = fmt::format("struct {} : {} {{\n", cls.name, several ? "ModuleOf<std::vector<Tensor>>" : "Module");
   if (!root)
     out += "  using Module::Module;\n";
   std::string freezes;
@@ -125,8 +128,8 @@ std::string classText(const Recipe &recipe, const Class &cls, bool root) {
   }
   if (!freezes.empty())
     out += root ? fmt::format("  {}() {{{} }}\n", cls.name, freezes)
-                : fmt::format("  {}(Module &parent, std::string name) : Module(parent, std::move(name)) {{{} }}\n", cls.name,
-                              freezes);
+                : fmt::format("  {}(Module &parent, std::string name) : Module(parent, std::move(name)) {{{} }}\n",
+                              cls.name, freezes);
   std::vector<std::string> names, arguments;
   for (int i = 0; i < cls.body.inputs; ++i) {
     names.push_back(root ? recipe.fields[static_cast<size_t>(i)].name : std::string(1, static_cast<char>('x' + i)));
@@ -176,13 +179,14 @@ std::string dataText(const Recipe &recipe) {
 
 )",
                      fields, (recipe.drawnData ? 1 : 2) * recipe.batch + 1, recipe.evalSamples, arguments,
-                     recipe.drawnData ? "    const int64_t shift = random.integer(0, 2);\n"
-                                        "    for (size_t field = 0; field < to.size(); ++field)\n"
-                                        "      if (to[field])\n"
-                                        "        write(shift, random.stream(field), field, to[field]);\n"
-                                        "  }\n"
-                                        "  void write(int64_t shift, Random random, size_t field, std::byte *dst) const {\n"
-                                      : "",
+                     recipe.drawnData
+                         ? "    const int64_t shift = random.integer(0, 2);\n"
+                           "    for (size_t field = 0; field < to.size(); ++field)\n"
+                           "      if (to[field])\n"
+                           "        write(shift, random.stream(field), field, to[field]);\n"
+                           "  }\n"
+                           "  void write(int64_t shift, Random random, size_t field, std::byte *dst) const {\n"
+                         : "",
                      recipe.drawnData ? "      const uint64_t h = random();" : hash,
                      std::string(recipe.wholeNumbers ? "float(h % 5) - 2" : "float(h % 2001) / 1000 - 1") +
                          (recipe.drawnData ? " + float(shift)" : ""));
@@ -213,10 +217,14 @@ std::string optimizerText(const Recipe &r) {
 
 std::string asCommand(const Recipe &r) {
   std::string text = "check --steps 2 --seed 3 --threads 1";
-  text += r.stagesAndShards.empty()
-              ? fmt::format(" --mesh {} --schedule {} --microbatches {} --virtual {}", r.mesh, r.schedule,
-                            r.microbatches, r.virtualStages)
-              : " --strategy strategy.toml";
+  if (!r.searched.empty() && r.found.empty()) // for devices of one kind, and without pinned lists
+    text += fmt::format(" --strategy auto --devices {} --microbatches {}", partitioner::parseMesh(r.mesh).ranks(),
+                        r.microbatches);
+  else
+    text += r.stagesAndShards.empty() && r.found.empty()
+                ? fmt::format(" --mesh {} --schedule {} --microbatches {} --virtual {}", r.mesh, r.schedule,
+                              r.microbatches, r.virtualStages)
+                : " --strategy strategy.toml";
   if (r.evalBatch != r.batch)
     text += fmt::format(" --eval-batch {}", r.evalBatch);
   if (!r.recompute.empty())
@@ -253,8 +261,7 @@ std::string asProgram(const Recipe &recipe) {
   out += fmt::format("int main(int argc, char **argv) {{\n  Program program{{\"net\", argc, argv}};\n"
                      "  return program.run<Net>({{.data = std::make_shared<Numbers>(),\n  .loss = {},\n"
                      "  .optimizer = {},\n  .clipNorm = {},\n  .batch = {},\n  .targets = {}}});\n}}\n",
-                     lossText(recipe), optimizerText(recipe), recipe.clipNorm, recipe.batch,
-                     recipe.targets());
+                     lossText(recipe), optimizerText(recipe), recipe.clipNorm, recipe.batch, recipe.targets());
   return out;
 }
 

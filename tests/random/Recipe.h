@@ -75,6 +75,10 @@ struct Recipe {
   int64_t zero = 0;            ///< stage of ZeRO
   bool scatterGather = false;  ///< stages send slices of messages
   std::string stagesAndShards; ///< TOML: `stages` and [shard]; empty: none
+  /// How a search finds the strategy for as many devices as the mesh has, with the lists of `stagesAndShards` pinned:
+  /// "", "alike": for devices of one kind, "mixed": of two kinds.
+  std::string searched;
+  std::string found; ///< TOML: the strategy that was found; empty: the fields above are the strategy
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";
 

@@ -170,6 +170,7 @@ private:
     });
     better |= set(&Recipe::reduceDtype, std::string());
     better |= set(&Recipe::drawnData, false);
+    better |= set(&Recipe::searched, std::string());
     better |= set(&Recipe::layout, std::string("nchw"));
     better |= set(&Recipe::optimizer, std::string("sgd"));
     better |= set(&Recipe::clipNorm, 0.0);

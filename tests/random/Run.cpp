@@ -22,6 +22,7 @@
 #include "tests/random/Numbers.h"
 #include "tests/random/Predict.h"
 #include "tests/random/Refusals.h"
+#include "tests/random/Searched.h"
 #include "tests/random/Tables.h"
 
 #include <algorithm>
@@ -36,65 +37,16 @@ namespace cleave::random_models {
 
 namespace {
 
-// ---- job and model --------------------------------------------------------------------------------------------------
-
-Optimizer optimizerOf(const Recipe &r) {
-  if (r.optimizer == "adam")
-    return Adam{.lr = r.lr, .eps = 1e-3, .weightDecay = r.weightDecay};
-  if (r.optimizer == "adamw")
-    return AdamW{.lr = r.lr, .eps = 1e-3, .weightDecay = r.weightDecay};
-  return Sgd{.lr = r.lr,
-             .momentum = r.optimizer == "sgd" ? 0.0 : 0.5,
-             .nesterov = r.optimizer == "nesterov",
-             .weightDecay = r.weightDecay};
-}
-
-LossFunction lossOf(const Recipe &r) {
-  const LossKind &loss = lossKind(r.loss);
-  if (r.targets() == 1 && r.classes[0].body.others.empty())
-    return LossFunction([&loss](Tensor p, Tensor t) { return loss.emit(p, t); });
-  if (r.targets() == 1)
-    return LossFunction(
-        [&loss](std::span<const Tensor> p, std::span<const Tensor> t) { return loss.emit(p[0], t[0]); });
-  return LossFunction([&loss](std::span<const Tensor> p, std::span<const Tensor> t) {
-    return weightedSum({{loss.emit(p[0], t[0]), 1.0}, {mseLoss(p[1], t[1]), 0.5}});
-  });
-}
-
-TrainConfig configOf(const Recipe &r) {
-  return {.data = std::shared_ptr<Dataset>(std::make_shared<HashedData>(r)),
-          .loss = lossOf(r),
-          .optimizer = optimizerOf(r),
-          .clipNorm = r.clipNorm,
-          .batch = r.batch,
-          .evalBatch = r.evalBatch,
-          .targets = static_cast<int64_t>(r.targets())};
-}
-
-/// The job for these options, resolved as on the command line.
 ResolvedOptions optionsOf(const Recipe &r, const TrainConfig &config) {
-  RunOptions options;
-  options.mesh = r.mesh;
-  options.schedule = r.schedule;
-  options.virtualStages = r.virtualStages;
-  options.recompute = r.recompute;
-  options.sequenceParallel = r.sequence;
-  options.zero = r.zero;
-  options.scatterGather = r.scatterGather ? "always" : "never";
-  options.microbatches = r.microbatches;
-  options.threads = 1;
-  options.seed = runSeed;
-  options.precision = r.precision == "fp32" ? "" : r.precision;
-  options.optLevel = r.optLevel;
-  options.reduceDtype = r.reduceDtype;
-  options.layout = r.layout;
-  ResolvedOptions job = resolveOptions(config, options);
-  if (!r.stagesAndShards.empty()) {
+  ResolvedOptions job = resolveOptions(config, optionsFor(r));
+  if (!r.stagesAndShards.empty() || !r.found.empty()) {
     const partitioner::Strategy fromOptions = job.strategy;
     job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
-    job.strategy.recompute = fromOptions.recompute;
-    job.strategy.sequence = fromOptions.sequence;
-    job.strategy.zero = fromOptions.zero;
+    if (r.found.empty()) {
+      job.strategy.recompute = fromOptions.recompute;
+      job.strategy.sequence = fromOptions.sequence;
+      job.strategy.zero = fromOptions.zero;
+    }
     job.strategy.scatterGather = fromOptions.scatterGather;
   }
   return job;
@@ -382,9 +334,8 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
             pieces[key].push_back(std::move(piece));
           });
       // Where evaluation combines samples, its batches must be whole (requireWholeBatches).
-      const bool evaluates =
-          step == trainingSteps &&
-          ((!plan.eval_mixes() && !whole.drawsInEvaluation()) || recipe.evalSamples == recipe.evalBatch);
+      const bool evaluates = step == trainingSteps && ((!plan.eval_mixes() && !whole.drawsInEvaluation()) ||
+                                                       recipe.evalSamples == recipe.evalBatch);
       const LossSums evaluated = evaluates ? job.evaluate(step) : LossSums();
       world[rank].barrier();
       if (rank == 0) {
@@ -400,7 +351,13 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
       at.settle(data.samples(Split::Train), recipe.batch);
     }
     CheckpointWriter writer(file, rank, world[rank], {checkpoint.path});
-    writer.save({.step = trainingSteps, .seed = runSeed, .batch = recipe.batch, .model = "random", .options = "{}", .training = "{}", .data = "{}"},
+    writer.save({.step = trainingSteps,
+                 .seed = runSeed,
+                 .batch = recipe.batch,
+                 .model = "random",
+                 .options = "{}",
+                 .training = "{}",
+                 .data = "{}"},
                 [&](unsigned slot) { return executor.persistent(slot); });
     writer.close();
   });
@@ -581,7 +538,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     return failed("the checker refuses the plan: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
   try {
     if (const std::vector<std::string> errors = prediction->defects(); !errors.empty())
-      return failed("the checker refuses the prediction: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
+      return failed("the checker refuses the prediction: " + kindOf(errors[0]),
+                    fmt::format("{}", fmt::join(errors, "\n")));
   } catch (const Error &error) {
     return failed("export of the prediction: " + kindOf(error.what()), error.what());
   }
@@ -633,7 +591,26 @@ std::optional<TracedCase> tracedCase(const Recipe &recipe) {
   }
 }
 
+/// A case whose strategy a search finds. It may be refused only if the strategy that was drawn is, too.
+static Result runSearched(const Recipe &recipe, const RunSettings &settings) {
+  try {
+    Result result = run(withFoundStrategy(recipe), settings);
+    if (result.verdict == Verdict::Refused)
+      return failed("the strategy that a search found is refused", result.text);
+    return result;
+  } catch (const Error &error) {
+    Recipe drawn = recipe;
+    drawn.searched.clear();
+    const Result result = run(drawn, settings);
+    if (result.verdict != Verdict::Agrees)
+      return result;
+    return failed("a search refuses what has a plan: " + kindOf(error.what()), error.what());
+  }
+}
+
 Result run(const Recipe &recipe, const RunSettings &settings) {
+  if (!recipe.searched.empty() && recipe.found.empty())
+    return runSearched(recipe, settings);
   try {
     return judge(recipe, settings);
   } catch (const Error &error) {

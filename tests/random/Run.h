@@ -58,8 +58,8 @@ enum class Verdict : uint8_t { Agrees, Refused, Failed };
 
 struct Result {
   Verdict verdict = Verdict::Agrees;
-  std::string kind; ///< short name of the refusal or failure; the same for similar ones
-  std::string text; ///< the whole message
+  std::string kind;       ///< short name of the refusal or failure; the same for similar ones
+  std::string text;       ///< the whole message
   bool exact = false;     ///< was compared bit for bit
   bool executed = false;  ///< ran with generated code, not only in the interpreter
   bool unbounded = false; ///< numbers too large to compare
@@ -71,6 +71,9 @@ struct RunSettings {
   bool differences = false; ///< compare the interpreter's gradients with central differences
 };
 Result run(const Recipe &recipe, const RunSettings &settings);
+/// The job of a case, resolved as on the command line.
+TrainConfig configOf(const Recipe &recipe);
+RunOptions optionsFor(const Recipe &recipe);
 /// The bytes of the case's plan with code; empty if the case is refused.
 std::vector<uint8_t> planOf(const Recipe &recipe);
 

@@ -5,7 +5,10 @@
 #include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::test;
@@ -61,6 +64,40 @@ TEST_CASE("a batch for each rank is a global batch") {
   takeFromCheckpoint(info, options);
   CHECK(!options.batch);                                    // as with --batch, the checkpoint's does not apply
   CHECK(resolveOptions(config, {.steps = 0}).batch == 100); // the initial weights
+}
+
+TEST_CASE("what neither options nor a file decide is left to a search") {
+  const TrainConfig config{.batch = 32};
+  const std::string folder = std::filesystem::temp_directory_path() / ("cleave-options-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string cluster = folder + "/cluster.toml", file = folder + "/pins.toml";
+  std::ofstream(cluster) << "name = \"c\"\n[devices.d]\nbackend = \"cpu\"\nmemory_gib = 4.0\nmemory_gb_per_s = 10.0\n"
+                            "peak_tflops = { fp32 = 0.1 }\n[[nodes]]\ndevices = { d = 8 }\n"
+                            "inside = { gb_per_s = 5.0, latency_us = 5.0 }\n";
+  const auto left = [&](RunOptions options, const std::string &pins = "") {
+    options.cluster = cluster;
+    if (!pins.empty())
+      std::ofstream(file) << pins, options.strategy = file;
+    return resolveOptions(config, options).left;
+  };
+  CHECK(left({})->devices == 8);
+  CHECK(left({.devices = 4})->devices == 4);
+  CHECK(left({.devices = 4, .strategy = "pipeline"})->kind == "pipeline");
+  CHECK(!left({.mesh = "dp=2"}));
+  CHECK(!resolveOptions(config, {.devices = 4, .strategy = "data"}).left); // without a cluster
+  CHECK(left({}, "zero = 1\n")->devices == 8);
+  CHECK(left({.devices = 4}, "zero = 1\n")->pins.zero == 1);
+  CHECK(left({}, "mesh = { dp = 2 }\n")->devices == 2);
+  CHECK(left({.mesh = "dp=4"}, "zero = 1\n")->devices == 4);
+  const std::string complete = "mesh = { dp = 2 }\nschedule = { name = \"1f1b\", microbatches = 2 }\nzero = 0\n"
+                               "[recompute]\n\"*\" = \"none\"\n";
+  CHECK(!left({}, complete));
+  CHECK(left({}, complete.substr(0, complete.find("[recompute]")))->pins.microbatches == 2);
+  CHECK_THROWS(left({.mesh = "dp=4"}, complete));
+  CHECK_THROWS(left({.devices = 4}, complete));
+  CHECK_THROWS(left({.mesh = "dp=4", .strategy = "data"}));
+  CHECK_THROWS(left({.batchPerRank = 4}));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("mistakes name the option and the value") {
