@@ -102,7 +102,7 @@ Request askedOf(const RunOptions &options) {
 std::optional<partitioner::SpaceRequest> restOfFile(const RunOptions &options) {
   const Request file = Request::load(options.strategy), pins = file.with(askedOf(options));
   if (!pins.mesh || pins.microbatches || pins.schedule || pins.chunks || pins.placement || !pins.order.empty() ||
-      !pins.stages.empty() || !pins.shard.empty() ||
+      !pins.stages.empty() || !pins.shard.empty() || !pins.ops.empty() ||
       std::ranges::any_of(pins.recompute, [](const partitioner::RecomputeRule &rule) {
         return rule.pattern != partitioner::RecomputeRule::everyLayer;
       }))
@@ -287,6 +287,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.data = std::make_shared<plan::DataT>(dataOf(config.data));
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
+  resolved.dumpProblems = options.dumpProblems;
+  if (!options.dumpProblems.empty() && !resolved.left)
+    throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",
+                                options.dumpProblems));
   return resolved;
 }
 

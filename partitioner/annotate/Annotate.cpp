@@ -4,6 +4,7 @@
 #include "partitioner/annotate/ReadProblem.h"
 #include "partitioner/annotate/WriteSolution.h"
 #include "partitioner/sharding/Assign.h"
+#include "partitioner/sharding/Decided.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ const Sharding &shardingOf(Value value) {
 
 void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
   const ShardingProblem problem = readProblem(func, strategy, named);
-  const ShardingSolution solution = assign(problem);
+  const ShardingSolution solution = assign(problem, decidedOps(problem, strategy, func.getName() == "train"));
   for (size_t n = 0; n < problem.names.size(); ++n)
     if (solution.named[n])
       named[problem.names[n].name] = solution.table[*solution.named[n]];

@@ -32,6 +32,7 @@ struct Candidate {
   PlanGroup group;
   ScheduleChoice schedule;
   Estimate estimate;
+  bool byOp = false; ///< with the shardings of single ops that the solver found
 };
 
 /// How many plans of the space were estimated, and why the others were not. They add up to `total`.

@@ -14,6 +14,14 @@ struct OpSharding {
   bool operator==(const OpSharding &) const = default;
 };
 
+/// What is decided about an op: how it runs, and the shardings under which its results are delivered to the ops that
+/// read them. A delivered sharding differs from that of the result where a partial sum is reduced at once.
+struct OpDecision {
+  OpSharding sharding;
+  std::vector<Sharding> delivered;
+  bool operator==(const OpDecision &) const = default;
+};
+
 /// Whether operand `i` may be a partial sum that the op passes on (see SumPassing).
 bool passesSum(const ShardingProblem &problem, const ProblemOp &op, size_t i);
 

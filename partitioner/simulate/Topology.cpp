@@ -25,7 +25,7 @@ uint64_t pairLink(uint32_t from, uint32_t to) { return uint64_t{1} << 62 | uint6
 } // namespace
 
 Topology::Topology(const plan::Plan &plan, const Cluster &cluster)
-    : plan(plan), cluster(cluster), places(cluster.places(check::length(plan.ranks()))) {
+    : plan(&plan), cluster(cluster), places(cluster.places(check::length(plan.ranks()))) {
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
     if (plan.backend() && kind.backend != plan.backend()->string_view())
@@ -33,6 +33,8 @@ Topology::Topology(const plan::Plan &plan, const Cluster &cluster)
                                   plan.backend()->str(), kind.name, cluster.name, r, kind.backend));
   }
 }
+
+Topology::Topology(int64_t ranks, const Cluster &cluster) : cluster(cluster), places(cluster.places(ranks)) {}
 
 bool Topology::ordered(size_t nodeGroup) const {
   const NodeGroup &node = cluster.nodes[nodeGroup];
@@ -77,11 +79,15 @@ double Topology::ownNetworkRate(uint32_t rank) const {
 }
 
 GroupLinks Topology::group(uint32_t index) {
-  const plan::Group &group = *plan.groups()->Get(index);
+  const auto &ranks = *plan->groups()->Get(index)->ranks();
+  return group(std::vector<uint32_t>(ranks.begin(), ranks.end()));
+}
+
+GroupLinks Topology::group(std::span<const uint32_t> ranks) {
   std::map<int64_t, std::vector<uint32_t>> nodes;
-  for (uint32_t i = 0; i < check::length(group.ranks()); ++i)
-    nodes[places[group.ranks()->Get(i)].node].push_back(group.ranks()->Get(i));
-  GroupLinks links{.members = check::length(group.ranks()), .nodes = static_cast<int64_t>(nodes.size())};
+  for (const uint32_t rank : ranks)
+    nodes[places[rank].node].push_back(rank);
+  GroupLinks links{.members = static_cast<int64_t>(ranks.size()), .nodes = static_cast<int64_t>(nodes.size())};
   double inside = INFINITY, network = INFINITY;
   int capability = INT_MAX;
   for (const auto &[node, members] : nodes) {

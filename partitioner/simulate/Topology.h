@@ -25,6 +25,8 @@ class Topology {
 public:
   /// Throws userError if the cluster has fewer devices than the plan ranks, or devices of another backend.
   Topology(const plan::Plan &plan, const Cluster &cluster);
+  /// Of ranks without a plan, whose groups are not known.
+  Topology(int64_t ranks, const Cluster &cluster);
 
   const Cluster::Place &place(uint32_t rank) const { return places[rank]; }
   /// Whether it matters which device of its node a rank runs on.
@@ -32,6 +34,7 @@ public:
 
   /// The links of a group, as if no other transfer used them.
   GroupLinks group(uint32_t index);
+  GroupLinks group(std::span<const uint32_t> ranks);
   /// The link of a message from `rank` to its peer, as if no other transfer used it.
   MessageLink message(uint32_t rank, uint32_t peer) const;
 
@@ -50,7 +53,7 @@ private:
   double networkRate(uint32_t rank) const;
   double ownNetworkRate(uint32_t rank) const;
 
-  const plan::Plan &plan;
+  const plan::Plan *plan = nullptr;
   const Cluster &cluster;
   std::vector<Cluster::Place> places;
   std::map<std::pair<size_t, std::vector<uint32_t>>, GroupRings> rings; ///< by group of nodes, and devices of a node

@@ -82,7 +82,8 @@ std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std:
   std::vector<LayerOutline> outline;
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerOutline &one = outline.emplace_back(
-        LayerOutline{layers[i].path, layers[i].path, layers[i].mark, layers[i].parameters, 0, crossing[i]});
+        LayerOutline{layers[i].path, layers[i].path, static_cast<int>(i), layers[i].mark, layers[i].parameters, 0,
+                     crossing[i]});
     for (Operation *op : layers[i].ops)
       one.flops += flopsOf(op);
   }
@@ -144,6 +145,8 @@ std::vector<LayerOutline> keepDistinctLayers(ModuleOp module) {
   std::vector<bool> removed(layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     std::vector<size_t> &alike = kinds[signatureOf(layers[i])];
+    if (!alike.empty())
+      outline[i].kind = outline[alike.front()].kind;
     if (layers[i].path.empty() || !isListMember(layers[i].path) || alike.size() < kept)
       alike.push_back(i);
     else

@@ -14,6 +14,7 @@ struct Request {
   std::optional<int64_t> microbatches, chunks;
   std::vector<std::vector<std::string>> stages;
   std::vector<ShardRule> shard;
+  std::vector<OpRules> ops;
   std::vector<RecomputeRule> recompute;
   std::optional<std::string> sequence;
   std::optional<int64_t> zero, scatterGather;

@@ -146,6 +146,14 @@ std::string Strategy::toToml() const {
       dims += fmt::format("{} = {}, ", quote(dim), quote(axes));
     out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rule.pattern), dims, quote(rule.origin));
   }
+  if (!ops.empty())
+    out += "[ops]\n";
+  for (const OpRules &rules : ops) {
+    std::string entries;
+    for (const auto &[label, decision] : rules.ops)
+      entries += fmt::format("{} = {}, ", quote(label), quote(decision));
+    out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rules.pattern), entries, quote(rules.origin));
+  }
   if (!recompute.empty())
     out += "[recompute]\n";
   for (const RecomputeRule &rule : recompute)

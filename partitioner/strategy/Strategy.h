@@ -21,6 +21,13 @@ struct ShardRule {
   Origin origin = "file";
 };
 
+/// How ops of a module run, where the walk over the ops (partitioner/sharding) would choose otherwise.
+struct OpRules {
+  std::string pattern;                    // of module paths, as in ShardRule
+  std::map<std::string, std::string> ops; // "backward.matmul.2" -> shardings, as decisionText writes them
+  Origin origin = "file";
+};
+
 /// An entry of `stages`: a layer, or a later use of it, written "embed use 2". A use is a contiguous run of the layer's
 /// ops, delimited by other layers' ops or stage marks in the code.
 struct LayerUse {
@@ -66,6 +73,7 @@ struct Strategy {
   std::vector<std::vector<std::string>> stages;
   Origin stagesOrigin = "default";
   std::vector<ShardRule> shard;
+  std::vector<OpRules> ops;
   std::vector<RecomputeRule> recompute;
   /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
   /// al. 2022).

@@ -4,15 +4,19 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
+#include "partitioner/solver/ReadProblem.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "passes/pipeline/Pipeline.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -41,7 +45,9 @@ public:
     input.secondsPerByte = [&](const PlanGroup &group) { return secondsPerByte(group); };
     input.measure = [&](const SplitChoice &split) { return measure(split); };
     input.least = leastSeconds();
-    return fastest(partitioner::searchPlans(input));
+    partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
+    addSolved(outcome);
+    return fastest(outcome);
   }
 
 private:
@@ -70,6 +76,7 @@ private:
     const Reduced &model = reduced(rows);
     std::set<std::string> kept;
     for (const LayerOutline &layer : model.layers) {
+      modelLayers.push_back({layer.path, layer.kept, layer.kind});
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
       marked |= layer.mark >= 0;
@@ -105,23 +112,81 @@ private:
     return trial;
   }
 
-  const PlanCosts *measure(const SplitChoice &split) {
-    auto [found, fresh] = measured.try_emplace(split);
-    if (!fresh)
+  static constexpr int64_t trialMicrobatches = 3;
+
+  const PlanCosts *measure(const SplitChoice &split, bool byOp = false) {
+    const partitioner::SolvedLayouts *layouts = byOp ? solve(split) : nullptr;
+    auto [found, fresh] = (byOp ? measuredSolved : measured).try_emplace(split);
+    if (!fresh || (byOp && !layouts))
       return found->second ? &*found->second : nullptr;
-    constexpr int64_t microbatches = 3;
-    CompileOptions trial = without(split.rows * microbatches);
+    CompileOptions trial = without(split.rows * trialMicrobatches);
     trial.evalBatch = 0;
-    trial.strategy = strategyOf(split, 1, microbatches);
+    trial.strategy = strategyOf(split, 1, trialMicrobatches);
+    if (byOp)
+      addRules(*layouts, trial.strategy);
     try {
       const auto file = PlanFile::fromBytes(compile(reduced(split.rows).model.clone(), trial), "a trial plan");
       found->second =
           partitioner::measureLayers(file->plan(), cluster, [&](const std::string &path) { return layerOf(path); });
     } catch (const Error &error) {
+      if (getenv("DBG")) fprintf(stderr, "refused: %s\n", error.what());
       if (error.status != Status::User)
         throw;
     }
     return found->second ? &*found->second : nullptr;
+  }
+
+  /// The shardings of a split by the solver; null if the problem has no solution.
+  const partitioner::SolvedLayouts *solve(const SplitChoice &split) {
+    auto [found, fresh] = solved.try_emplace(split);
+    if (!fresh)
+      return found->second ? &*found->second : nullptr;
+    CompileOptions trial = without(split.rows * trialMicrobatches);
+    trial.evalBatch = 0;
+    trial.strategy = strategyOf(split, 1, trialMicrobatches);
+    partitioner::ShardingProblem problem = shardingProblem(reduced(split.rows).model.clone(), trial);
+    const bool tf32 = options.training && options.training->precision == plan::Precision::Tf32;
+    auto t0 = std::chrono::steady_clock::now();
+    found->second = partitioner::solveLayouts(
+        problem, {.name = nameOf(split),
+                  .cluster = cluster,
+                  .half = options.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16
+                                                                          : partitioner::Rate::Fp16,
+                  .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
+                  .microbatches = options.batch / split.rows,
+                  .layers = modelLayers,
+                  .layerOf = [&](const std::string &path) { return layerOf(path); }});
+    if (getenv("DBG")) { auto &s = *found->second; fprintf(stderr, "%s: %zu nodes %zu edges cost %s lower %s in %.3f s; %zu shard %zu ops rules\n", s.problem.name.c_str(), s.problem.nodes.size(), s.problem.edges.size(), partitioner::text(s.solution.cost).c_str(), partitioner::text(s.solution.lowerBound).c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now()-t0).count(), s.shard.size(), s.ops.size());
+      size_t big=0; for (auto&n:s.problem.nodes) big=std::max(big,n.costs.size()); size_t tot=0; for (auto&e:s.problem.edges) tot+=e.costs.size(); fprintf(stderr,"  most choices %zu, edge entries %zu\n", big, tot);
+      for (auto &r : s.shard) { fprintf(stderr, "  %s:", r.pattern.c_str()); for (auto &[d,a]:r.dims) fprintf(stderr," %s=%s",d.c_str(),a.c_str()); fprintf(stderr,"\n"); }
+      for (auto &r : s.ops) for (auto &[d,a]:r.ops) fprintf(stderr, "  [%s] %s: %s\n", r.pattern.c_str(),d.c_str(),a.c_str()); }
+    if (!options.dumpProblems.empty())
+      dump(*found->second);
+    if (found->second->solution.assignment.empty())
+      found->second.reset();
+    return found->second ? &*found->second : nullptr;
+  }
+
+  static void addRules(const partitioner::SolvedLayouts &layouts, Strategy &strategy) {
+    strategy.shard = layouts.shard;
+    strategy.ops = layouts.ops;
+  }
+
+  static std::string nameOf(const SplitChoice &split) {
+    return fmt::format("dp{}-tp{}-rows{}-{}-zero{}", split.data, split.tensor, split.rows,
+                       partitioner::text(split.recompute), split.zero);
+  }
+
+  void dump(const partitioner::SolvedLayouts &layouts) const {
+    const std::string path = options.dumpProblems + "/" + layouts.problem.name;
+    const auto write = [](const std::string &file, const std::string &text) {
+      AtomicFile out(file);
+      out.write(text.data(), text.size());
+      out.commit();
+    };
+    makeFolders(options.dumpProblems, "--dump-problems");
+    write(path + ".json", partitioner::problemText(layouts.problem));
+    write(path + ".solution.json", partitioner::solutionText(layouts.solution, 0));
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
@@ -164,6 +229,8 @@ private:
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = "search";
+    if (candidate.byOp)
+      addRules(*solve(candidate.group.split), strategy);
     strategy.chunks = candidate.schedule.chunks;
     if (!marked && strategy.stageCount() > 1) {
       strategy.stages = stagesOf(candidate);
@@ -187,6 +254,31 @@ private:
         stages[stage].push_back(partitioner::LayerUse{path, use}.str());
     }
     return stages;
+  }
+
+  /// Adds the best plans with the shardings that the solver finds for their splits.
+  void addSolved(partitioner::SearchOutcome &outcome) {
+    constexpr size_t most = 6; // splits
+    std::set<SplitChoice> splits;
+    std::vector<Candidate> added;
+    for (const Candidate &candidate : outcome.candidates) {
+      PlanGroup group = candidate.group;
+      group.split.sequence = false; // a choice of the solver
+      if (splits.size() == most && !splits.contains(group.split))
+        continue;
+      splits.insert(group.split);
+      const PlanCosts *use = measure(group.split, true);
+      if (!use)
+        continue;
+      const partitioner::Estimate estimate =
+          partitioner::Estimator(input.layers, group, *use, secondsPerByte(group)).of(candidate.schedule);
+      if (getenv("DBG")) fprintf(stderr, "%s pp%ld %s estimate %.3f ms was %.3f\n", nameOf(group.split).c_str(), group.pipeline, candidate.schedule.name.c_str(), estimate.seconds*1e3, candidate.estimate.seconds*1e3);
+      outcome.lower = std::min(outcome.lower, estimate.lower);
+      if (estimate.bytes <= input.capacity)
+        added.push_back({group, candidate.schedule, estimate, true});
+    }
+    outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
+    std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
   }
 
   /// Compiles and simulates the candidates that are estimated to be the fastest.
@@ -225,9 +317,9 @@ private:
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
     constexpr size_t most = 4, mostAlike = 2;
     std::vector<Candidate> finalists;
-    std::map<SplitChoice, size_t> alike;
+    std::map<std::pair<SplitChoice, bool>, size_t> alike;
     for (const Candidate &candidate : outcome.candidates)
-      if (finalists.size() < most && ++alike[candidate.group.split] <= mostAlike)
+      if (finalists.size() < most && ++alike[{candidate.group.split, candidate.byOp}] <= mostAlike)
         finalists.push_back(candidate);
     return finalists;
   }
@@ -263,7 +355,9 @@ private:
   const Cluster cluster;
   partitioner::SearchInput input;
   std::map<int64_t, Reduced> models; ///< by rows
-  std::map<SplitChoice, std::optional<PlanCosts>> measured;
+  std::map<SplitChoice, std::optional<PlanCosts>> measured, measuredSolved;
+  std::map<SplitChoice, std::optional<partitioner::SolvedLayouts>> solved;
+  std::vector<partitioner::ModelLayer> modelLayers;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
   bool marked = false;

@@ -1,0 +1,57 @@
+// The choice of shardings as a problem for the solver (partitioner/solver).
+//
+// Every op is a node, and so is every parameter; their choices are the ways in which the op runs (choicesOf), with the
+// shardings under which it delivers its results, and the shardings in which the parameter is stored. Nodes cost the time
+// of the op on a rank, and of the sums that it delivers reduced; pairs of nodes cost the reshards between them. A reshard
+// that several ops share is a node of its own, made or not made, and is counted once. Equal layers share their nodes.
+#pragma once
+#include "partitioner/search/LayoutCosts.h"
+#include "partitioner/sharding/Decided.h"
+#include "partitioner/sharding/Solution.h"
+#include "partitioner/solver/Problem.h"
+
+#include <map>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// The layer of an op or a parameter.
+struct LayerPlace {
+  int kind = -1;         ///< of layers that are solved once; -1: of none
+  int instance = 0;      ///< 0 or 1: the problem has two layers of each kind
+  std::string name = {}; ///< of the op or the parameter in its layer
+};
+
+struct LayoutInput {
+  const ShardingProblem &problem;
+  LayoutCosts &costs;
+  int64_t microbatches = 1;           ///< of an iteration
+  std::vector<LayerPlace> ops, names; ///< by op and by name of the problem
+  std::vector<int64_t> times;         ///< by kind: the layers of the whole model
+};
+
+/// A solution in the words of the sharding problem.
+struct DecidedLayouts {
+  DecidedOps ops;
+  std::vector<std::optional<Sharding>> names; ///< of parameters and buffers
+};
+
+class LayoutProblem {
+public:
+  explicit LayoutProblem(const LayoutInput &input);
+
+  const AssignmentProblem &assignmentProblem() const { return made; }
+  DecidedLayouts decided(const std::vector<uint32_t> &assignment) const;
+
+private:
+  friend class LayoutBuilder;
+  AssignmentProblem made;
+  std::vector<int> opNodes, nameNodes;            // by op and name: its node, or -1
+  std::vector<std::vector<OpDecision>> decisions; // by node: choices of an op
+  std::vector<std::vector<Sharding>> stored;      // by node: choices of a parameter
+};
+
+/// The cost of a complete solution in the same units, without ties.
+int64_t costOfSolution(const LayoutInput &input, const ShardingSolution &solution);
+
+} // namespace cleave::partitioner

@@ -1,0 +1,120 @@
+// Reads and writes the texts of decisions.
+#include "partitioner/sharding/Decided.h"
+
+#include "partitioner/sharding/Pinned.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+
+namespace cleave::partitioner {
+namespace {
+
+constexpr const char *between = " ; ", *arrow = " -> ", *deliveredArrow = " => ";
+
+std::string joinedTexts(const std::vector<Sharding> &shardings) {
+  std::string out;
+  for (size_t i = 0; i < shardings.size(); ++i)
+    out += (i ? between : "") + (shardings[i].str().empty() ? std::string(".") : shardings[i].str());
+  return out;
+}
+
+/// The shardings of a part of the text for tensors; none if it does not fit them.
+std::optional<std::vector<Sharding>> shardingsOf(const std::string &text, const ShardingProblem &problem,
+                                                 const std::vector<TensorId> &tensors) {
+  std::vector<Sharding> found;
+  size_t begin = 0;
+  for (const TensorId tensor : tensors) {
+    if (begin > text.size())
+      return std::nullopt;
+    const size_t end = std::min(text.find(';', begin), text.size());
+    std::string part = text.substr(begin, end - begin);
+    part.erase(0, part.find_first_not_of(' ') == std::string::npos ? part.size() : part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (part.starts_with('.')) // a scalar
+      part.erase(0, 1);
+    std::optional<Sharding> sharding = Sharding::parse(part);
+    if (!sharding || !sharding->resolve(problem.tensors[tensor].shape))
+      return std::nullopt;
+    sharding->normalise(problem.mesh);
+    std::erase_if(sharding->partialAxes, [&](const std::string &axis) { return problem.mesh.size(axis) == 1; });
+    if (sharding->partialAxes.empty())
+      sharding->partialKind = PartialKind::Sum;
+    found.push_back(std::move(*sharding));
+    begin = end + 1;
+  }
+  return begin > text.size() || tensors.empty() ? std::optional(std::move(found)) : std::nullopt;
+}
+
+/// Whether a result may be delivered so: it stays partial over fewer axes, and over no others.
+bool mayDeliver(const Sharding &result, const Sharding &delivered) {
+  const auto &axes = delivered.partialAxes;
+  return (axes.empty() || delivered.partialKind == result.partialKind) &&
+         std::includes(result.partialAxes.begin(), result.partialAxes.end(), axes.begin(), axes.end());
+}
+
+std::optional<OpDecision> parseDecision(const std::string &text, const ShardingProblem &problem, OpId id) {
+  const ProblemOp &op = problem.ops[id];
+  const size_t middle = text.find("->"), end = std::min(text.find("=>"), text.size());
+  if (middle == std::string::npos || end < middle)
+    return std::nullopt;
+  const auto operands = shardingsOf(text.substr(0, middle), problem, op.operands);
+  const auto results = shardingsOf(text.substr(middle + 2, end - middle - 2), problem, op.results);
+  const auto delivered = end < text.size() ? shardingsOf(text.substr(end + 2), problem, op.results) : results;
+  if (!operands || !results || !delivered)
+    return std::nullopt;
+  for (size_t r = 0; r < results->size(); ++r)
+    if (!mayDeliver((*results)[r], (*delivered)[r]))
+      return std::nullopt;
+  OpDecision decision{{*operands, *results}, *delivered};
+  const std::vector<OpSharding> all = choicesOf(problem, id);
+  return std::ranges::find(all, decision.sharding) != all.end() ? std::optional(std::move(decision)) : std::nullopt;
+}
+
+} // namespace
+
+std::string decisionText(const OpDecision &decision) {
+  std::string text = joinedTexts(decision.sharding.operands) + arrow + joinedTexts(decision.sharding.results);
+  bool usual = true;
+  for (size_t r = 0; r < decision.delivered.size(); ++r) {
+    Sharding whole = decision.sharding.results[r];
+    whole.partialAxes.clear();
+    whole.partialKind = PartialKind::Sum;
+    usual &= decision.delivered[r] == decision.sharding.results[r] || decision.delivered[r] == whole;
+  }
+  return usual ? text : text + deliveredArrow + joinedTexts(decision.delivered);
+}
+
+DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, bool strict) {
+  if (strategy.ops.empty())
+    return {};
+  DecidedOps decided(problem.ops.size());
+  std::map<std::string, std::map<std::string, std::pair<size_t, std::string>>> byPath; // rule and text by label
+  std::set<std::pair<size_t, std::string>> followed;
+  for (OpId id = 0; id < static_cast<OpId>(problem.ops.size()); ++id) {
+    const ProblemOp &op = problem.ops[id];
+    auto [entries, fresh] = byPath.try_emplace(op.path);
+    for (size_t r = 0; fresh && r < strategy.ops.size(); ++r)
+      if (matches(strategy.ops[r].pattern, op.path))
+        for (const auto &[label, text] : strategy.ops[r].ops)
+          entries->second[label] = {r, text};
+    const auto found = entries->second.find(op.label);
+    if (found == entries->second.end())
+      continue;
+    const auto &[rule, text] = found->second;
+    followed.insert({rule, op.label});
+    decided[id] = parseDecision(text, problem, id);
+    if (!decided[id] && strict)
+      throw userError(fmt::format("ops: \"{}\": {} cannot run as \"{}\"", strategy.ops[rule].pattern, op.label, text));
+  }
+  for (size_t r = 0; strict && r < strategy.ops.size(); ++r)
+    for (const auto &[label, text] : strategy.ops[r].ops)
+      if (!followed.contains({r, label}))
+        throw userError(fmt::format("ops: \"{}\" has no op {} that no later rule decides", strategy.ops[r].pattern,
+                                    label));
+  return decided;
+}
+
+} // namespace cleave::partitioner
