@@ -7,6 +7,8 @@
 #include "partitioner/sharding/Decided.h"
 #include "runtime/base/Error.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -32,13 +34,23 @@ const Sharding &shardingOf(Value value) {
   return *sharding;
 }
 
+/// Removes the originals of ops of which only copies are used: they keep operands under other shardings.
+static void eraseUnused(func::FuncOp func) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
   const ShardingProblem problem = readProblem(func, strategy, named);
-  const ShardingSolution solution = assign(problem, decidedOps(problem, strategy, func.getName() == "train"));
+  const DecidedOps decided = decidedOps(problem, strategy, func.getName() == "train");
+  const ShardingSolution solution = assign(problem, decided);
   for (size_t n = 0; n < problem.names.size(); ++n)
     if (solution.named[n])
       named[problem.names[n].name] = solution.table[*solution.named[n]];
   writeSolution(func, solution);
+  if (!decided.empty())
+    eraseUnused(func);
 }
 
 } // namespace cleave::partitioner

@@ -169,6 +169,8 @@ public:
   void build() {
     out.opNodes.assign(problem.ops.size(), -1);
     out.nameNodes.assign(problem.names.size(), -1);
+    for (const ProblemOp &op : problem.ops)
+      out.results.push_back(op.results.size());
     findTwins();
     for (OpId id = 0; id < last(); ++id)
       if (isNode(id) && twins[id] < 0)
@@ -188,7 +190,7 @@ public:
 
 private:
   struct Way { // a choice of an op
-    std::vector<ShardingId> operands, results, delivered;
+    std::vector<ShardingId> operands, results;
     int64_t cost = 0;
   };
   struct Demand { // of an op for a tensor
@@ -212,6 +214,7 @@ private:
 
   void findTwins() {
     twins.assign(problem.ops.size(), -1);
+    seconds = twins;
     std::map<std::pair<int, std::string>, OpId> first;
     for (OpId id = 0; id < last(); ++id)
       if (const LayerPlace &place = input.ops[id]; place.kind >= 0 && place.instance == 0)
@@ -219,14 +222,14 @@ private:
     for (OpId id = 0; id < last(); ++id)
       if (const LayerPlace &place = input.ops[id]; place.kind >= 0 && place.instance > 0)
         if (const auto found = first.find({place.kind, place.name}); found != first.end() && alike(id, found->second))
-          twins[id] = found->second;
+          twins[id] = found->second, seconds[found->second] = id;
   }
 
   bool alike(OpId a, OpId b) const {
     const ProblemOp &one = problem.ops[a], &other = problem.ops[b];
     const auto shapes = [&](const std::vector<TensorId> &x, const std::vector<TensorId> &y) {
       return std::ranges::equal(x, y, [&](TensorId s, TensorId t) {
-        return problem.tensors[s].shape == problem.tensors[t].shape && isPassedOn(s) == isPassedOn(t);
+        return problem.tensors[s].shape == problem.tensors[t].shape;
       });
     };
     return one.kind == other.kind && one.rule == other.rule && one.backward == other.backward && isNode(b) &&
@@ -244,100 +247,26 @@ private:
     return static_cast<int>(out.made.nodes.size()) - 1;
   }
 
-  /// Whether a tensor is read once, by an op that may take a partial sum of it.
-  bool isPassedOn(TensorId tensor) const {
-    const std::vector<Use> &uses = problem.tensors[tensor].uses;
-    if (uses.size() != 1)
-      return false;
-    const ProblemOp &user = problem.ops[uses[0].op];
-    if (user.kind == OpKind::Return)
-      return problem.results[static_cast<size_t>(uses[0].operand)].mayBePartial;
-    return isNode(uses[0].op) && (user.kind == OpKind::Reshape ||
-                                  (user.rule >= 0 && passesSum(problem, user, static_cast<size_t>(uses[0].operand))));
-  }
-
-  /// The shardings under which a result can be delivered: as it is, its sum, or a share of its sum.
-  std::vector<Sharding> deliveries(TensorId tensor, const Sharding &result) const {
-    if (result.partialAxes.empty())
-      return {result};
-    std::vector<Sharding> all;
-    const bool sums = result.partialKind == PartialKind::Sum;
-    const std::vector<std::string> &axes = result.partialAxes;
-    for (size_t kept = 0; kept < size_t{1} << axes.size(); ++kept) {
-      if (kept && !(sums && isPassedOn(tensor)))
-        break;
-      Sharding whole = result;
-      std::vector<std::string> reduced;
-      whole.partialAxes.clear();
-      for (size_t a = 0; a < axes.size(); ++a)
-        (kept >> a & 1 ? whole.partialAxes : reduced).push_back(axes[a]);
-      all.push_back(whole);
-      if (!sums || reduced.empty())
-        continue;
-      for (size_t d = 0; d < whole.dims.size(); ++d) {
-        if (whole.dims[d].split() || problem.tensors[tensor].shape[d] < problem.mesh.size(reduced))
-          continue;
-        Sharding scattered = whole;
-        scattered.dims[d].factors = {{problem.tensors[tensor].shape[d], reduced}};
-        scattered.normalise(problem.mesh);
-        all.push_back(std::move(scattered));
-      }
-    }
-    for (Sharding &one : all)
-      if (one.partialAxes.empty())
-        one.partialKind = PartialKind::Sum;
-    return all;
-  }
-
   void addOpNode(OpId id) {
     const ProblemOp &op = problem.ops[id];
-    const std::vector<OpSharding> choices = choicesOf(problem, id);
     std::vector<Way> found;
-    std::map<std::pair<std::vector<ShardingId>, std::vector<ShardingId>>, size_t> same; // by operands and delivered
-    for (const OpSharding &choice : choices) {
+    std::vector<OpDecision> decisions;
+    for (OpSharding &choice : choicesOf(problem, id)) {
+      // A sum stays partial only for an op that passes it on, or for the one reshard of its only user.
       Way way;
       for (const Sharding &operand : choice.operands)
         way.operands.push_back(prices.intern(operand));
       for (const Sharding &result : choice.results)
         way.results.push_back(prices.intern(result));
-      const int64_t cost = prices.op(op, way.operands, way.results);
-      std::vector<std::vector<Sharding>> each;
-      for (size_t r = 0; r < op.results.size(); ++r)
-        each.push_back(deliveries(op.results[r], choice.results[r]));
-      std::vector<size_t> at(each.size());
-      for (bool more = true; more;) {
-        way.delivered.clear();
-        way.cost = cost;
-        for (size_t r = 0; r < each.size(); ++r) {
-          way.delivered.push_back(prices.intern(each[r][at[r]]));
-          way.cost +=
-              prices.reshard(way.results[r], way.delivered[r], problem.tensors[op.results[r]].elementBits);
-        }
-        const auto [entry, fresh] = same.try_emplace({way.operands, way.delivered}, found.size());
-        if (fresh)
-          found.push_back(way);
-        else if (way.cost < found[entry->second].cost)
-          found[entry->second] = way;
-        size_t r = 0;
-        while (r < each.size() && ++at[r] == each[r].size())
-          at[r++] = 0;
-        more = r < each.size();
-      }
+      way.cost = prices.op(op, way.operands, way.results);
+      decisions.push_back({std::move(choice), {}, {}});
+      found.push_back(std::move(way));
     }
     if (found.empty())
       throw userError("the search: an op cannot be run under its mark");
     const int node = addNode(std::vector<int64_t>(found.size()));
     out.opNodes[id] = node;
-    for (const Way &way : found) {
-      OpDecision decision;
-      for (const ShardingId operand : way.operands)
-        decision.sharding.operands.push_back(prices[operand]);
-      for (const ShardingId result : way.results)
-        decision.sharding.results.push_back(prices[result]);
-      for (const ShardingId delivered : way.delivered)
-        decision.delivered.push_back(prices[delivered]);
-      out.decisions[node].push_back(std::move(decision));
-    }
+    out.decisions[node] = std::move(decisions);
     ways[node] = std::move(found);
   }
 
@@ -416,13 +345,13 @@ private:
         node = addNode(std::vector<int64_t>(wanted[n].size()));
         for (const ShardingId one : wanted[n]) {
           out.stored[node].push_back(prices[one]);
-          ways[node].push_back({.delivered = {one}});
+          ways[node].push_back({.results = {one}});
         }
       }
       out.nameNodes[n] = node;
       for (size_t c = 0; c < ways[node].size(); ++c)
         out.made.nodes[node].costs[c] +=
-            prices.update(ways[node][c].delivered[0], problem.tensors[tensors[n]].elementBits) * timesOf(place);
+            prices.update(ways[node][c].results[0], problem.tensors[tensors[n]].elementBits) * timesOf(place);
     }
   }
 
@@ -441,7 +370,7 @@ private:
     const auto fromWays = [&](int node, size_t result) {
       source.node = node;
       for (const Way &way : ways[node])
-        source.has.push_back(way.delivered[result]);
+        source.has.push_back(way.results[result]);
     };
     if (const OpId op = problem.tensors[tensor].op; op >= 0) {
       const std::vector<TensorId> &results = problem.ops[op].results;
@@ -474,7 +403,9 @@ private:
   int64_t move(ShardingId from, ShardingId to, int64_t bits, bool fixed) {
     if (to < 0 || from == to)
       return 0;
-    if (fixed || prices[from].partialAxes != prices[to].partialAxes || prices[from].partialKind != prices[to].partialKind)
+    const Sharding &has = prices[from], &wants = prices[to];
+    const bool sums = wants.partialAxes.empty() || has.partialKind == wants.partialKind;
+    if (fixed || !sums || !std::ranges::includes(has.partialAxes, wants.partialAxes))
       return impossible;
     return prices.reshard(from, to, bits);
   }
@@ -482,65 +413,177 @@ private:
   void joinDemands(TensorId tensor) {
     if (demands[tensor].empty())
       return;
-    const Source source = sourceOf(tensor);
-    const bool fixed = problem.tensors[tensor].fixed;
+    Source source = sourceOf(tensor);
     std::map<int, std::vector<const Demand *>> places;
     for (const Demand &demand : demands[tensor])
       places[demand.place].push_back(&demand);
-    for (const auto &[place, all] : places) {
-      std::map<ShardingId, std::set<int>> wanting;      // nodes by what they may want
-      for (const Demand *demand : all)
-        for (const ShardingId one : demand->wanted)
-          if (one >= 0)
-            wanting[one].insert(demand->node);
-      std::map<ShardingId, int> shared; // the nodes of reshards that several ops may share
-      for (const auto &[wanted, nodes] : wanting) {
-        if (nodes.size() < 2)
-          continue;
-        std::vector<int64_t> costs(source.has.size());
-        bool any = false;
-        for (size_t c = 0; c < source.has.size(); ++c) {
-          costs[c] = move(source.has[c], wanted, all[0]->bits, fixed);
-          any |= costs[c] != 0 && costs[c] < impossible;
-        }
-        if (!any)
-          continue;
-        const int node = addNode({0, 0}); // not made, made
-        shared[wanted] = node;
-        int64_t times = 1;
-        for (const Demand *demand : all)
-          times = std::max(times, timesOf(tensor, *source.place, demand->user));
-        for (size_t c = 0; c < source.has.size(); ++c)
-          if (costs[c] < impossible)
-            addCost(source.node, c, node, 1, costs[c] * times);
+    const bool fixed = problem.tensors[tensor].fixed;
+    const OpId maker = problem.tensors[tensor].op;
+    if (maker < 0 || fixed) {
+      for (const auto &[place, all] : places)
+        joinShared(tensor, source, all);
+      return;
+    }
+    const int own = placeOf(problem.ops[maker]);
+    if (any(tensor, [&](TensorId one) { return deliversOften(one); }))
+      source = delivered(tensor, source);
+    for (const auto &[place, all] : places)
+      if (place == own || !any(tensor, [&, at = place](TensorId one) { return countNodes(usersAt(one, at)) > 1; }))
+        joinEach(tensor, source, all);
+      else
+        joinEach(tensor, readBy(tensor, source, all, place), all);
+    sources[tensor] = source;
+  }
+
+  /// The tensor and the equal one of an equal layer.
+  std::vector<TensorId> equals(TensorId tensor) const {
+    const OpId op = problem.tensors[tensor].op, other = twins[op] >= 0 ? twins[op] : seconds[op];
+    if (other < 0)
+      return {tensor};
+    const std::vector<TensorId> &results = problem.ops[op].results;
+    return {tensor, problem.ops[other].results[static_cast<size_t>(std::ranges::find(results, tensor) - results.begin())]};
+  }
+  template <typename Holds> bool any(TensorId tensor, Holds holds) const {
+    return std::ranges::any_of(equals(tensor), holds);
+  }
+
+  std::vector<const Demand *> usersAt(TensorId tensor, int place) const {
+    std::vector<const Demand *> users;
+    for (const Demand &demand : demands[tensor])
+      if (demand.place == place)
+        users.push_back(&demand);
+    return users;
+  }
+
+  static size_t countNodes(const std::vector<const Demand *> &all) {
+    std::set<int> nodes;
+    for (const Demand *demand : all)
+      nodes.insert(demand->node);
+    return nodes.size();
+  }
+
+  /// Whether a result needs a node for the sharding under which it is delivered: a sum or a reshard may be shared.
+  bool deliversOften(TensorId tensor) const {
+    const OpId op = problem.tensors[tensor].op;
+    if (countNodes(usersAt(tensor, placeOf(problem.ops[op]))) > 1)
+      return true;
+    if (problem.tensors[tensor].uses.size() < 2)
+      return false;
+    const std::vector<TensorId> &results = problem.ops[op].results;
+    const auto result = static_cast<size_t>(std::ranges::find(results, tensor) - results.begin());
+    return std::ranges::any_of(ways[out.opNodes[op]],
+                               [&](const Way &way) { return !prices[way.results[result]].partialAxes.empty(); });
+  }
+
+  /// A node that makes one tensor of another, with the costs of each of the equal layers.
+  Source between(TensorId tensor, const Source &source, const std::set<ShardingId> &choices, int64_t times,
+                 std::map<TensorId, int> &nodes) {
+    Source made{.node = -1, .has = {choices.begin(), choices.end()}, .place = source.place};
+    for (const TensorId one : equals(tensor))
+      if (const auto found = nodes.find(one); found != nodes.end())
+        made.node = found->second;
+    if (made.node < 0) {
+      made.node = addNode(std::vector<int64_t>(choices.size()));
+      for (const ShardingId one : choices)
+        ways[made.node].push_back({.results = {one}});
+    }
+    nodes[tensor] = made.node;
+    const int64_t bits = problem.tensors[tensor].elementBits;
+    for (size_t c = 0; c < source.has.size(); ++c)
+      for (size_t m = 0; m < made.has.size(); ++m)
+        if (const int64_t cost = move(source.has[c], made.has[m], bits, false))
+          addCost(source.node, c, made.node, m, cost >= impossible ? impossible : cost * times);
+    return made;
+  }
+
+  void addWanted(TensorId tensor, int place, std::set<ShardingId> &choices) const {
+    for (const TensorId one : equals(tensor))
+      for (const Demand *demand : usersAt(one, place))
+        for (const ShardingId wanted : demand->wanted)
+          if (wanted >= 0 && prices[wanted].partialAxes.empty())
+            choices.insert(wanted);
+  }
+
+  /// The shardings under which the maker of a tensor delivers it to all users: as it makes it, if that is whole; its
+  /// sum; or what the users in the same pass want.
+  Source delivered(TensorId tensor, const Source &source) {
+    std::set<ShardingId> choices;
+    for (const ShardingId has : source.has) {
+      Sharding whole = prices[has];
+      whole.partialAxes.clear();
+      choices.insert(prices.intern(std::move(whole)));
+    }
+    addWanted(tensor, placeOf(problem.ops[problem.tensors[tensor].op]), choices);
+    return between(tensor, source, choices, timesOf(*source.place), deliveryNodes);
+  }
+
+  /// The shardings under which the users in the backward pass read a tensor of the forward pass.
+  Source readBy(TensorId tensor, const Source &source, const std::vector<const Demand *> &users, int place) {
+    std::set<ShardingId> choices;
+    for (const ShardingId has : source.has)
+      if (prices[has].partialAxes.empty())
+        choices.insert(has);
+    addWanted(tensor, place, choices);
+    int64_t times = 1;
+    for (const Demand *demand : users)
+      times = std::max(times, timesOf(tensor, *source.place, demand->user));
+    return between(tensor, source, choices, times, readingNodes);
+  }
+
+  void joinEach(TensorId tensor, const Source &source, const std::vector<const Demand *> &all) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Demand &demand = *all[i];
+      const int64_t times = timesOf(tensor, *source.place, demand.user);
+      for (size_t u = 0; u < demand.wanted.size(); ++u) {
+        const bool again = std::any_of(all.begin(), all.begin() + static_cast<ptrdiff_t>(i), [&](const Demand *before) {
+          return before->user == demand.user && before->wanted[u] == demand.wanted[u];
+        });
+        for (size_t c = 0; c < source.has.size() && !again; ++c)
+          if (const int64_t cost = move(source.has[c], demand.wanted[u], demand.bits, problem.tensors[tensor].fixed))
+            addCost(source.node, c, demand.node, u, cost >= impossible ? impossible : cost * times);
       }
-      for (const Demand *demand : all)
-        joinDemand(tensor, source, *demand, shared, fixed);
     }
   }
 
-  void joinDemand(TensorId tensor, const Source &source, const Demand &demand, const std::map<ShardingId, int> &shared,
-                  bool fixed) {
-    const int64_t times = timesOf(tensor, *source.place, demand.user);
-    for (size_t u = 0; u < demand.wanted.size(); ++u) {
-      const ShardingId wanted = demand.wanted[u];
-      if (wanted < 0)
+  /// Of an argument: a reshard that several ops want is a node, made or not.
+  void joinShared(TensorId tensor, const Source &source, const std::vector<const Demand *> &all) {
+    if (countNodes(all) < 2)
+      return joinEach(tensor, source, all);
+    const bool fixed = problem.tensors[tensor].fixed;
+    std::map<ShardingId, std::set<int>> wanting; // nodes by what they may want
+    for (const Demand *demand : all)
+      for (const ShardingId one : demand->wanted)
+        if (one >= 0)
+          wanting[one].insert(demand->node);
+    std::map<ShardingId, int> shared;
+    for (const auto &[wanted, nodes] : wanting) {
+      std::vector<int64_t> costs;
+      for (const ShardingId has : source.has)
+        costs.push_back(move(has, wanted, all[0]->bits, fixed));
+      if (nodes.size() < 2 || std::ranges::none_of(costs, [](int64_t cost) { return cost && cost < impossible; }))
         continue;
-      const auto sharing = shared.find(wanted);
-      for (size_t c = 0; c < source.has.size(); ++c) {
-        const int64_t cost = move(source.has[c], wanted, demand.bits, fixed);
-        if (cost == 0)
-          continue;
-        if (cost >= impossible)
-          addCost(source.node, c, demand.node, u, impossible);
-        else if (sharing == shared.end())
-          addCost(source.node, c, demand.node, u, cost * times);
+      const int node = shared[wanted] = addNode({0, 0}); // not made, made
+      int64_t times = 1;
+      for (const Demand *demand : all)
+        times = std::max(times, timesOf(tensor, *source.place, demand->user));
+      for (size_t c = 0; c < costs.size(); ++c)
+        if (costs[c] < impossible)
+          addCost(source.node, c, node, 1, costs[c] * times);
+    }
+    for (const Demand *demand : all) {
+      const int64_t times = timesOf(tensor, *source.place, demand->user);
+      for (size_t u = 0; u < demand->wanted.size(); ++u) {
+        const auto sharing = shared.find(demand->wanted[u]);
+        if (sharing != shared.end())
+          addCost(sharing->second, 0, demand->node, u, impossible);
+        for (size_t c = 0; c < source.has.size(); ++c)
+          if (const int64_t cost = move(source.has[c], demand->wanted[u], demand->bits, fixed); cost >= impossible)
+            addCost(source.node, c, demand->node, u, impossible);
+          else if (cost && sharing == shared.end())
+            addCost(source.node, c, demand->node, u, cost * times);
       }
-      if (sharing != shared.end())
-        addCost(sharing->second, 0, demand.node, u, needsReshard);
     }
   }
-  static constexpr int64_t needsReshard = impossible;
 
   void addCost(int a, size_t choiceA, int b, size_t choiceB, int64_t cost) {
     if (a < 0) {
@@ -568,14 +611,15 @@ private:
       const TensorId tensor = problem.ops.back().operands[i];
       if (rematerialisable[tensor])
         continue;
-      const Source source = sourceOf(tensor);
+      const auto delivered = sources.find(tensor);
+      const Source source = delivered != sources.end() ? delivered->second : sourceOf(tensor);
       const int64_t times = timesOf(*source.place), bits = problem.tensors[tensor].elementBits;
       const size_t rank = problem.tensors[tensor].shape.size();
       const int name = result.follows < 0 ? -1 : out.nameNodes[result.follows];
       std::vector<ShardingId> stored;
       if (name >= 0)
         for (const Way &way : ways[name])
-          stored.push_back(way.delivered[0]);
+          stored.push_back(way.results[0]);
       else if (result.follows >= 0 && problem.names[result.follows].sharding)
         stored.push_back(prices.intern(*problem.names[result.follows].sharding));
       if (stored.empty() || prices[stored[0]].dims.size() != rank)
@@ -603,6 +647,9 @@ private:
   }
 
   void finish() {
+    for (OpId id = 0; id < last(); ++id)
+      for (const TensorId result : problem.ops[id].results)
+        out.between.push_back(betweenOf(result));
     for (AssignmentNode &node : out.made.nodes)
       for (int64_t &cost : node.costs)
         cost = std::min(cost, impossible);
@@ -614,23 +661,52 @@ private:
     }
   }
 
+  LayoutProblem::Between betweenOf(TensorId tensor) {
+    LayoutProblem::Between found;
+    const auto read = [&](const std::map<TensorId, int> &nodes, int &node) {
+      if (const auto entry = nodes.find(tensor); entry != nodes.end()) {
+        node = entry->second;
+        for (const Way &way : ways[node])
+          if (out.stored[node].size() < ways[node].size())
+            out.stored[node].push_back(prices[way.results[0]]);
+      }
+    };
+    read(deliveryNodes, found.delivered), read(readingNodes, found.read);
+    return found;
+  }
+
   const LayoutInput &input;
   const ShardingProblem &problem;
   LayoutProblem &out;
   LayoutPrices prices;
   const std::vector<bool> rematerialisable;
-  std::vector<OpId> twins;             // by op of a second layer: the op of the first one
+  std::vector<OpId> twins, seconds;    // by op of a second layer: the op of the first one, and the reverse
   std::vector<std::vector<Way>> ways;  // by node
   std::vector<std::vector<Demand>> demands; // by tensor
   std::map<std::pair<int, int>, std::vector<int64_t>> edges;
+  std::map<TensorId, Source> sources;                 // with the sharding that is delivered
+  std::map<TensorId, int> deliveryNodes, readingNodes; // by tensor
 };
 
 LayoutProblem::LayoutProblem(const LayoutInput &input) { LayoutBuilder(input, *this).build(); }
 
 DecidedLayouts LayoutProblem::decided(const std::vector<uint32_t> &assignment) const {
   DecidedLayouts layouts;
-  for (const int node : opNodes)
+  size_t tensor = 0;
+  for (size_t id = 0; id < opNodes.size(); ++id) {
+    const int node = opNodes[id];
     layouts.ops.push_back(node < 0 ? std::nullopt : std::optional(decisions[node][assignment[node]]));
+    for (size_t r = 0; r < results[id]; ++r, ++tensor) {
+      if (node < 0)
+        continue;
+      OpDecision &decision = *layouts.ops.back();
+      const Between &after = between[tensor];
+      decision.delivered.push_back(after.delivered < 0 ? decision.sharding.results[r]
+                                                       : stored[after.delivered][assignment[after.delivered]]);
+      decision.backward.push_back(after.read < 0 ? std::nullopt
+                                                 : std::optional(stored[after.read][assignment[after.read]]));
+    }
+  }
   for (const int node : nameNodes)
     layouts.names.push_back(node < 0 ? std::nullopt : std::optional(stored[node][assignment[node]]));
   return layouts;

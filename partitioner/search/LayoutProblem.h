@@ -48,7 +48,12 @@ private:
   AssignmentProblem made;
   std::vector<int> opNodes, nameNodes;            // by op and name: its node, or -1
   std::vector<std::vector<OpDecision>> decisions; // by node: choices of an op
-  std::vector<std::vector<Sharding>> stored;      // by node: choices of a parameter
+  std::vector<std::vector<Sharding>> stored;      // by node: choices of a parameter, or of what is made between ops
+  struct Between { // nodes of a result: under which sharding it is delivered, and read by the backward pass
+    int delivered = -1, read = -1;
+  };
+  std::vector<Between> between; // of all results, in program order
+  std::vector<size_t> results;  // their number by op
 };
 
 /// The cost of a complete solution in the same units, without ties.

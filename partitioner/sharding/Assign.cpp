@@ -68,6 +68,7 @@ public:
     const OpId last = static_cast<OpId>(problem.ops.size()) - 1;
     for (OpId op = 0; op < last; ++op)
       visit(op);
+    visited = last;
     visitReturn(last);
     closeRest();
     draft.mergeSums();
@@ -86,6 +87,9 @@ private:
   std::vector<std::vector<int>> gradients;      // by name: results that are its gradients
   std::map<std::tuple<TensorId, ShardingId, int>, TensorId> resharded; // by tensor, new sharding and place
   std::map<TensorId, TensorId> delivered; // by result of a decided op: the reshard that the ops behind it read
+  std::map<TensorId, ShardingId> toRead;  // by result of a decided op: what the backward pass reads
+  std::map<TensorId, TensorId> read;      // the same when it is made
+  OpId visited = -1;
 
   ShardingId replicated(TensorId tensor) { return draft.intern(Sharding::replicated(problem.tensors[tensor].shape)); }
 
@@ -193,10 +197,23 @@ private:
     return problem.tensors[tensor].shape;
   }
 
-  // The tensor that ops behind the maker of a tensor of the problem read.
+  // The tensor that an op reads, if it is to read a tensor of the problem.
   TensorId at(TensorId tensor) const {
+    if (visited >= 0 && problem.ops[visited].backward)
+      if (const auto found = read.find(tensor); found != read.end())
+        return found->second;
     const auto found = delivered.find(tensor);
     return found == delivered.end() ? tensor : found->second;
+  }
+
+  // Makes what the backward pass reads before the first op that does.
+  void readForBackward(OpId id) {
+    for (const TensorId operand : problem.ops[id].operands)
+      if (const auto found = toRead.find(operand); found != toRead.end() && problem.ops[id].backward) {
+        const ShardingId to = found->second;
+        toRead.erase(found);
+        read[operand] = use(operand, to, id);
+      }
   }
 
   // Sets operand `i` of an added or moved op to `operand` under `wanted`, and moves the op behind the op that computes
@@ -305,6 +322,8 @@ private:
 
   void visit(OpId id) {
     const ProblemOp &op = problem.ops[id];
+    visited = id;
+    readForBackward(id);
     const bool renames = op.kind == OpKind::Cast || op.kind == OpKind::Transpose;
     if (renames && isOpen(op.operands[0])) {
       waiting[op.results[0]] = true;
@@ -336,6 +355,10 @@ private:
     run(id, op, decision.sharding);
     for (size_t r = 0; r < op.results.size(); ++r) {
       const TensorId result = op.results[r];
+      if (!decision.backward.empty() && decision.backward[r]) {
+        toRead[result] = draft.intern(*decision.backward[r]);
+        usual = false;
+      }
       Sharding whole = decision.sharding.results[r];
       whole.partialAxes.clear();
       const ShardingId to = draft.intern(decision.delivered[r]);
