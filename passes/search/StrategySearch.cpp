@@ -154,9 +154,10 @@ private:
                                                                           : partitioner::Rate::Fp16,
                   .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
                   .microbatches = options.batch / split.rows,
+                  .hides = options.backend == Target::Kind::Cuda,
                   .layers = modelLayers,
                   .layerOf = [&](const std::string &path) { return layerOf(path); }});
-    if (getenv("DBG")) { auto &s = *found->second; fprintf(stderr, "%s: %zu nodes %zu edges cost %s lower %s in %.3f s; %zu shard %zu ops rules\n", s.problem.name.c_str(), s.problem.nodes.size(), s.problem.edges.size(), partitioner::text(s.solution.cost).c_str(), partitioner::text(s.solution.lowerBound).c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now()-t0).count(), s.shard.size(), s.ops.size());
+    if (getenv("DBG")) { auto &s = *found->second; fprintf(stderr, "%s: %zu nodes %zu edges default %.3f ms best %.3f ms cost %s lower %s in %.3f s; %zu shard %zu ops rules\n", s.problem.name.c_str(), s.problem.nodes.size(), s.problem.edges.size(), s.defaultCost*1e-9, s.cost*1e-9, partitioner::text(s.solution.cost).c_str(), partitioner::text(s.solution.lowerBound).c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now()-t0).count(), s.shard.size(), s.ops.size());
       size_t big=0; for (auto&n:s.problem.nodes) big=std::max(big,n.costs.size()); size_t tot=0; for (auto&e:s.problem.edges) tot+=e.costs.size(); fprintf(stderr,"  most choices %zu, edge entries %zu\n", big, tot);
       for (auto &r : s.shard) { fprintf(stderr, "  %s:", r.pattern.c_str()); for (auto &[d,a]:r.dims) fprintf(stderr," %s=%s",d.c_str(),a.c_str()); fprintf(stderr,"\n"); }
       for (auto &r : s.ops) for (auto &[d,a]:r.ops) fprintf(stderr, "  [%s] %s: %s\n", r.pattern.c_str(),d.c_str(),a.c_str()); }
