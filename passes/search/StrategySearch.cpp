@@ -115,7 +115,10 @@ private:
   static constexpr int64_t trialMicrobatches = 3;
 
   const PlanCosts *measure(const SplitChoice &split, bool byOp = false) {
+    constexpr double worthwhile = 0.995; // of the default shardings' cost
     const partitioner::SolvedLayouts *layouts = byOp ? solve(split) : nullptr;
+    if (layouts && static_cast<double>(layouts->cost) > worthwhile * static_cast<double>(layouts->defaultCost))
+      return nullptr;
     auto [found, fresh] = (byOp ? measuredSolved : measured).try_emplace(split);
     if (!fresh || (byOp && !layouts))
       return found->second ? &*found->second : nullptr;
