@@ -114,7 +114,7 @@ DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, 
       if (!followed.contains({r, label}))
         throw userError(fmt::format("ops: \"{}\" has no op {} that no later rule decides", strategy.ops[r].pattern,
                                     label));
-  return decided;
+  return followed.empty() ? DecidedOps() : decided;
 }
 
 } // namespace cleave::partitioner

@@ -276,6 +276,8 @@ private:
         continue;
       const partitioner::Estimate estimate =
           partitioner::Estimator(input.layers, group, *use, secondsPerByte(group)).of(candidate.schedule);
+      if (getenv("DBG3")) for (auto *m : {measure(group.split), use}) { for (auto &[p,l] : m->layers) fprintf(stderr, "   %s f %.3f b %.3f fw %.3f bw %.3f\n", p.c_str(), l.forward*1e3,l.backward*1e3,l.forwardWork*1e3,l.backwardWork*1e3);
+        fprintf(stderr, "   begin %.3f gathers %.3f end %.3f sums %.3f\n", m->beginWork*1e3,m->gathers*1e3,m->endWork*1e3,m->sums*1e3); }
       if (getenv("DBG")) fprintf(stderr, "%s pp%ld %s estimate %.3f ms was %.3f\n", nameOf(group.split).c_str(), group.pipeline, candidate.schedule.name.c_str(), estimate.seconds*1e3, candidate.estimate.seconds*1e3);
       outcome.lower = std::min(outcome.lower, estimate.lower);
       if (estimate.bytes <= input.capacity)
