@@ -27,7 +27,8 @@ bool staysInRegisters(OpKind kind) { return isElementwise(kind) || isViewOp(kind
 /// Prices ops and reshards by the indices of their shardings.
 class LayoutPrices {
 public:
-  explicit LayoutPrices(const LayoutInput &input) : input(input), problem(input.problem), moved(problem.tensors.size()) {
+  explicit LayoutPrices(const LayoutInput &input)
+      : input(input), problem(input.problem), moved(problem.tensors.size()) {
     for (TensorId t = 0; t < static_cast<TensorId>(problem.tensors.size()); ++t)
       moved[t] = isMoved(t);
   }
@@ -72,7 +73,8 @@ public:
     return input.costs.work(work, problem.tensors[op.operands[0]].elementBits);
   }
 
-  /// Of a rank's part of a parameter in the optimizer: the parameter, two states, all read and written, and the gradient.
+  /// Of a rank's part of a parameter in the optimizer: the parameter, two states, all read and written, and the
+  /// gradient.
   int64_t update(ShardingId stored, int64_t bits) {
     StepWork work;
     work.kind = WorkClass::Stream;
@@ -163,8 +165,8 @@ private:
 class LayoutBuilder {
 public:
   LayoutBuilder(const LayoutInput &input, LayoutProblem &out)
-      : input(input), problem(input.problem), out(out), prices(input), rematerialisable(rematerialisableTensors(problem)),
-        demands(problem.tensors.size()) {}
+      : input(input), problem(input.problem), out(out), prices(input),
+        rematerialisable(rematerialisableTensors(problem)), demands(problem.tensors.size()) {}
 
   void build() {
     out.opNodes.assign(problem.ops.size(), -1);
@@ -201,11 +203,11 @@ public:
       if (solution.isReshard(id)) {
         const TensorId from = solution.operandsOf(id)[0], tensor = solution.origin(from, problem);
         const OpId marks = solution.addedOp(id).marks, maker = problem.tensors[tensor].op;
-        cost.steps += prices.reshard(prices.intern(solution.shardingOf(from)),
-                                     prices.intern(solution.shardingOf(solution.resultOf(id))),
-                                     problem.tensors[tensor].elementBits) *
-                      (marks == maker || marks == last() ? timesOf(placeOf(tensor))
-                                                         : timesOf(tensor, placeOf(tensor), marks));
+        cost.steps +=
+            prices.reshard(prices.intern(solution.shardingOf(from)),
+                           prices.intern(solution.shardingOf(solution.resultOf(id))),
+                           problem.tensors[tensor].elementBits) *
+            (marks == maker || marks == last() ? timesOf(placeOf(tensor)) : timesOf(tensor, placeOf(tensor), marks));
       } else if (!solution.isAdded(id) && id != last() && isNode(id)) {
         const ProblemOp &op = problem.ops[id];
         const int64_t work =
@@ -218,14 +220,13 @@ public:
       const TensorId origin = solution.origin(tensor, problem);
       Sharding whole = solution.shardingOf(tensor);
       whole.partialAxes.clear();
-      cost.sums += exposedSum(prices.reshard(prices.intern(solution.shardingOf(tensor)), prices.intern(std::move(whole)),
-                                             problem.tensors[origin].elementBits)) *
+      cost.sums += exposedSum(prices.reshard(prices.intern(solution.shardingOf(tensor)),
+                                             prices.intern(std::move(whole)), problem.tensors[origin].elementBits)) *
                    timesOf(placeOf(origin));
     }
     std::set<NameId> updated;
     for (TensorId a = 0; a < static_cast<TensorId>(problem.arguments.size()); ++a)
-      if (const NameId name = problem.arguments[a].name;
-          out.nameNodes[name] >= 0 && updated.insert(name).second)
+      if (const NameId name = problem.arguments[a].name; out.nameNodes[name] >= 0 && updated.insert(name).second)
         cost.steps += prices.update(prices.intern(solution.shardingOf(a)), problem.tensors[a].elementBits) *
                       timesOf(input.names[name]);
     return cost;
@@ -277,9 +278,8 @@ private:
   bool alike(OpId a, OpId b) const {
     const ProblemOp &one = problem.ops[a], &other = problem.ops[b];
     const auto shapes = [&](const std::vector<TensorId> &x, const std::vector<TensorId> &y) {
-      return std::ranges::equal(x, y, [&](TensorId s, TensorId t) {
-        return problem.tensors[s].shape == problem.tensors[t].shape;
-      });
+      return std::ranges::equal(
+          x, y, [&](TensorId s, TensorId t) { return problem.tensors[s].shape == problem.tensors[t].shape; });
     };
     return one.kind == other.kind && one.rule == other.rule && one.backward == other.backward && isNode(b) &&
            shapes(one.operands, other.operands) && shapes(one.results, other.results) &&
@@ -487,7 +487,8 @@ private:
     if (other < 0)
       return {tensor};
     const std::vector<TensorId> &results = problem.ops[op].results;
-    return {tensor, problem.ops[other].results[static_cast<size_t>(std::ranges::find(results, tensor) - results.begin())]};
+    return {tensor,
+            problem.ops[other].results[static_cast<size_t>(std::ranges::find(results, tensor) - results.begin())]};
   }
   template <typename Holds> bool any(TensorId tensor, Holds holds) const {
     return std::ranges::any_of(equals(tensor), holds);
@@ -731,11 +732,11 @@ private:
   LayoutProblem &out;
   LayoutPrices prices;
   const std::vector<bool> rematerialisable;
-  std::vector<OpId> twins, seconds;    // by op of a second layer: the op of the first one, and the reverse
-  std::vector<std::vector<Way>> ways;  // by node
+  std::vector<OpId> twins, seconds;         // by op of a second layer: the op of the first one, and the reverse
+  std::vector<std::vector<Way>> ways;       // by node
   std::vector<std::vector<Demand>> demands; // by tensor
   std::map<std::pair<int, int>, std::vector<int64_t>> edges;
-  std::map<TensorId, Source> sources;                 // with the sharding that is delivered
+  std::map<TensorId, Source> sources;                  // with the sharding that is delivered
   std::map<TensorId, int> deliveryNodes, readingNodes; // by tensor
 };
 

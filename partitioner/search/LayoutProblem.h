@@ -1,9 +1,10 @@
 // The choice of shardings as a problem for the solver (partitioner/solver).
 //
 // Every op is a node, and so is every parameter; their choices are the ways in which the op runs (choicesOf), with the
-// shardings under which it delivers its results, and the shardings in which the parameter is stored. Nodes cost the time
-// of the op on a rank, and of the sums that it delivers reduced; pairs of nodes cost the reshards between them. A reshard
-// that several ops share is a node of its own, made or not made, and is counted once. Equal layers share their nodes.
+// shardings under which it delivers its results, and the shardings in which the parameter is stored. Nodes cost the
+// time of the op on a rank, and of the sums that it delivers reduced; pairs of nodes cost the reshards between them. A
+// reshard that several ops share is a node of its own, made or not made, and is counted once. Equal layers share their
+// nodes.
 #pragma once
 #include "partitioner/search/LayoutCosts.h"
 #include "partitioner/sharding/Decided.h"

@@ -42,7 +42,6 @@ public:
         return best;
       DecidedLayouts found = made.decided(solution.assignment);
       const LayoutCost cost = made.costOf(solutionOf(found));
-      if (getenv("DBG")) fprintf(stderr, "part %.3f: %s costs %ld compiled %ld (steps %ld sums %ld backward %ld)\n", part, request.name.c_str(), (long)solution.cost, cost.all(), cost.steps, cost.sums, cost.backward);
       const int64_t all = cost.steps + exposed(cost, part);
       if (best.solution.assignment.empty() || all < best.cost) {
         best.cost = all;

@@ -58,16 +58,13 @@ struct Recommender : Module {
 int main(int argc, char **argv) {
   Program program{"layers", argc, argv};
   const std::string net = program.option("--net", "vgg", "vgg or recommender", {"vgg", "recommender"});
-  const int64_t rows = program.option("--rows", 10'000'000, "rows of the recommender's table", between(1, 1'000'000'000)),
+  const int64_t rows =
+                    program.option("--rows", 10'000'000, "rows of the recommender's table", between(1, 1'000'000'000)),
                 width = program.option("--width", 64, "width of its rows", between(1, 1'000'000));
   if (net == "vgg")
-    return program.run<Vgg>({.data = SyntheticImages{},
-                             .loss = crossEntropy,
-                             .optimizer = Sgd{.lr = 0.01, .momentum = 0.9},
-                             .batch = 256});
-  return program.run<Recommender>({.data = std::make_shared<Clicks>(rows, 26),
-                                   .loss = mseLoss,
-                                   .optimizer = Sgd{.lr = 0.01},
-                                   .batch = 4096},
-                                  rows, width);
+    return program.run<Vgg>(
+        {.data = SyntheticImages{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.01, .momentum = 0.9}, .batch = 256});
+  return program.run<Recommender>(
+      {.data = std::make_shared<Clicks>(rows, 26), .loss = mseLoss, .optimizer = Sgd{.lr = 0.01}, .batch = 4096}, rows,
+      width);
 }
