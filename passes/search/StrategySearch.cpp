@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace cleave::passes {
 namespace {
@@ -337,14 +338,16 @@ private:
     return nullptr;
   }
 
-  /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
+  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
     constexpr size_t most = 4, mostAlike = 2;
     std::vector<Candidate> finalists;
-    std::map<std::pair<SplitChoice, bool>, size_t> alike;
-    for (const Candidate &candidate : outcome.candidates)
-      if (finalists.size() < most && ++alike[{candidate.group.split, candidate.byOp}] <= mostAlike)
+    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+    for (const Candidate &candidate : outcome.candidates) {
+      const PlanGroup &group = candidate.group;
+      if (finalists.size() < most && ++alike[{group.split.data, group.split.tensor, group.pipeline}] <= mostAlike)
         finalists.push_back(candidate);
+    }
     // One at least has the default shardings, which every model can follow.
     const auto usual = std::ranges::find(outcome.candidates, false, &Candidate::byOp);
     if (usual != outcome.candidates.end() && std::ranges::find(finalists, false, &Candidate::byOp) == finalists.end())
