@@ -27,6 +27,7 @@ struct CompileOptions {
   bool batchKernels = true;  // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
   std::string model;         // program name
   std::vector<std::string> printAfter; // phases after which the IR is printed to standard error
+  std::string dumpProblems;            // folder for the problems that a search solves; empty: not written
 
   // Stored in the plan unchanged; if data or training is null, the plan has none.
   std::string modelOptions = "{}"; // JSON

@@ -312,6 +312,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.data = std::make_shared<plan::DataT>(dataOf(config.data));
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
+  resolved.dumpProblems = options.dumpProblems;
+  if (!options.dumpProblems.empty() && !resolved.left)
+    throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",
+                                options.dumpProblems));
   return resolved;
 }
 

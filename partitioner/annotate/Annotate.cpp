@@ -4,7 +4,10 @@
 #include "partitioner/annotate/ReadProblem.h"
 #include "partitioner/annotate/WriteSolution.h"
 #include "partitioner/sharding/Assign.h"
+#include "partitioner/sharding/Decided.h"
 #include "runtime/base/Error.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <fmt/format.h>
 
@@ -31,13 +34,25 @@ const Sharding &shardingOf(Value value) {
   return *sharding;
 }
 
+/// Removes the originals of ops of which only copies are used: they keep operands under other shardings.
+static void eraseUnused(func::FuncOp func) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
   const ShardingProblem problem = readProblem(func, strategy, named);
-  const ShardingSolution solution = assign(problem);
+  // Labels count the ops of the forward and the backward pass.
+  const bool train = func.getName() == "train";
+  const DecidedOps decided = train || func.getName() == "eval" ? decidedOps(problem, strategy, train) : DecidedOps();
+  const ShardingSolution solution = assign(problem, decided);
   for (size_t n = 0; n < problem.names.size(); ++n)
     if (solution.named[n])
       named[problem.names[n].name] = solution.table[*solution.named[n]];
   writeSolution(func, solution);
+  if (!decided.empty())
+    eraseUnused(func);
 }
 
 } // namespace cleave::partitioner

@@ -5,6 +5,7 @@
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/RuleOf.h"
 #include "partitioner/sharding/Heads.h"
+#include "partitioner/stages/Layers.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -46,6 +47,7 @@ private:
   ShardingProblem problem;
   DenseMap<Value, TensorId> ids;
   llvm::StringMap<NameId> names;
+  llvm::StringMap<int64_t> labels; // by path and name of the op: how many there are
   SmallVector<ir::ShardHintOp> marks;
 
   static ProblemTensor tensorOf(Value value) {
@@ -74,6 +76,10 @@ private:
     if (auto stage = operation.getAttrOfType<IntegerAttr>(ir::attr::stage))
       op.stage = static_cast<int>(stage.getInt());
     op.backward = operation.hasAttr(ir::attr::phase);
+    op.flops = flopsOf(&operation);
+    op.attention = isa<ir::AttentionOp, ir::AttentionGradOp>(operation);
+    op.path = pathOf(&operation);
+    op.label = labelOf(operation, op);
     if (auto mark = dyn_cast<ir::ShardHintOp>(operation)) {
       op.mark = static_cast<int>(marks.size());
       marks.push_back(mark);
@@ -90,6 +96,12 @@ private:
     const OpId id = problem.addOp(std::move(op), std::move(results));
     for (auto [result, tensor] : llvm::zip_equal(operation.getResults(), problem.ops[id].results))
       ids[result] = tensor;
+  }
+
+  std::string labelOf(Operation &operation, const ProblemOp &op) {
+    const std::string name = (op.backward ? "backward." : "") + operation.getName().stripDialect().str();
+    const int64_t number = ++labels[op.path + " " + name];
+    return number == 1 ? name : fmt::format("{}.{}", name, number);
   }
 
   // ---- demands -----------------------------------------------------------------------------------------------------

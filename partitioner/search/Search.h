@@ -52,6 +52,7 @@ struct Candidate {
   Estimate estimate;
   std::vector<size_t> begins;           ///< the first layer of each stage
   std::vector<Recomputation> recompute; ///< at each position of the pipeline
+  bool byOp = false;                    ///< with the shardings of single ops that the solver found
 };
 
 /// How many plans of the space were estimated, and why the others were not. They add up to `total`.

@@ -48,10 +48,13 @@ bool splitsRows(const DimSharding &dim) {
 
 class Assigner {
 public:
-  explicit Assigner(const ShardingProblem &problem)
-      : problem(problem), draft(problem), rematerialisable(rematerialisableTensors(problem)),
-        open(problem.arguments.size()), waiting(problem.tensors.size()), named(problem.names.size()),
-        gradients(problem.names.size()) {}
+  Assigner(const ShardingProblem &problem, const DecidedOps &decided, std::vector<bool> *expected)
+      : problem(problem), decided(decided), expected(expected), draft(problem),
+        rematerialisable(rematerialisableTensors(problem)), open(problem.arguments.size()),
+        waiting(problem.tensors.size()), named(problem.names.size()), gradients(problem.names.size()) {
+    if (expected)
+      expected->assign(problem.ops.size(), false);
+  }
 
   ShardingSolution run() {
     for (size_t n = 0; n < problem.names.size(); ++n)
@@ -65,6 +68,7 @@ public:
     const OpId last = static_cast<OpId>(problem.ops.size()) - 1;
     for (OpId op = 0; op < last; ++op)
       visit(op);
+    visited = last;
     visitReturn(last);
     closeRest();
     draft.mergeSums();
@@ -73,6 +77,8 @@ public:
 
 private:
   const ShardingProblem &problem;
+  const DecidedOps &decided;
+  std::vector<bool> *expected;
   Draft draft;
   const std::vector<bool> rematerialisable;     // by tensor of the problem
   std::vector<bool> open;                       // undecided arguments
@@ -80,6 +86,10 @@ private:
   std::vector<std::optional<ShardingId>> named; // shardings of the names decided so far
   std::vector<std::vector<int>> gradients;      // by name: results that are its gradients
   std::map<std::tuple<TensorId, ShardingId, int>, TensorId> resharded; // by tensor, new sharding and place
+  std::map<TensorId, TensorId> delivered; // by result of a decided op: the reshard that the ops behind it read
+  std::map<TensorId, ShardingId> toRead;  // by result of a decided op: what the backward pass reads
+  std::map<TensorId, TensorId> read;      // the same when it is made
+  OpId visited = -1;
 
   ShardingId replicated(TensorId tensor) { return draft.intern(Sharding::replicated(problem.tensors[tensor].shape)); }
 
@@ -166,11 +176,44 @@ private:
   // argument that another use has decided otherwise in the meantime is resharded to fit the broadcast's result.
   void settle(TensorId tensor, ShardingId sharding) {
     const ProblemOp *maker = draft.originMaker(tensor);
-    if (!maker || maker->kind != OpKind::Broadcast)
+    if (!maker || (maker->kind != OpKind::Broadcast && !isLate(*maker)))
       return;
     const OpId op = draft.makerOf(tensor);
     // The broadcast may be moved, because its users come later in the walk.
-    takeOperand(op, 0, draft.operandsOf(op)[0], operandOfCopy(*maker, sharding), op);
+    for (size_t i = 0; i < maker->operands.size(); ++i)
+      takeOperand(op, i, draft.operandsOf(op)[i], operandOfCopy(*maker, sharding), op);
+  }
+
+  // Whether the op gets its operands when its result is used. If ops are decided, these are all that are
+  // rematerialised: their own shardings should move nothing.
+  bool isLate(const ProblemOp &op) const {
+    return !decided.empty() && !op.results.empty() && rematerialisable[op.results[0]];
+  }
+
+  const std::vector<int64_t> &shapeOf(TensorId tensor) const {
+    while (tensor >= static_cast<TensorId>(problem.tensors.size()))
+      tensor = draft.isReshard(draft.makerOf(tensor)) ? draft.operandsOf(draft.makerOf(tensor))[0]
+                                                      : draft.originMaker(tensor)->results[0];
+    return problem.tensors[tensor].shape;
+  }
+
+  // The tensor that an op reads, if it is to read a tensor of the problem.
+  TensorId at(TensorId tensor) const {
+    if (visited >= 0 && problem.ops[visited].backward)
+      if (const auto found = read.find(tensor); found != read.end())
+        return found->second;
+    const auto found = delivered.find(tensor);
+    return found == delivered.end() ? tensor : found->second;
+  }
+
+  // Makes what the backward pass reads before the first op that does.
+  void readForBackward(OpId id) {
+    for (const TensorId operand : problem.ops[id].operands)
+      if (const auto found = toRead.find(operand); found != toRead.end() && problem.ops[id].backward) {
+        const ShardingId to = found->second;
+        toRead.erase(found);
+        read[operand] = use(operand, to, id);
+      }
   }
 
   // Sets operand `i` of an added or moved op to `operand` under `wanted`, and moves the op behind the op that computes
@@ -198,6 +241,7 @@ private:
 
   // Returns `tensor` under the sharding `wanted` for op `user`; adds ops if needed.
   TensorId use(TensorId tensor, ShardingId wanted, OpId user) {
+    tensor = at(tensor);
     if (isOpen(tensor)) { // also gives casts and transposes of a decided argument their sharding
       close(tensor, wanted);
       return tensor;
@@ -278,17 +322,57 @@ private:
 
   void visit(OpId id) {
     const ProblemOp &op = problem.ops[id];
+    visited = id;
+    readForBackward(id);
     const bool renames = op.kind == OpKind::Cast || op.kind == OpKind::Transpose;
     if (renames && isOpen(op.operands[0])) {
       waiting[op.results[0]] = true;
       draft.set(op.results[0], replicated(op.results[0]));
-    } else if (op.kind == OpKind::Free || (op.kind == OpKind::Broadcast && isOpenBroadcast(op.operands[0]))) {
+    } else if (op.kind == OpKind::Free || isLate(op) ||
+               (op.kind == OpKind::Broadcast && isOpenBroadcast(op.operands[0]))) {
       draft.set(op.results[0], replicated(op.results[0]));
-    } else if (op.kind == OpKind::Reshape) {
-      visitReshape(id, op);
+    } else if (!decided.empty() && decided[id]) {
+      follow(id, op, *decided[id]);
     } else {
-      visitByRule(id, op);
+      run(id, op, choose(op));
     }
+  }
+
+  OpSharding choose(const ProblemOp &op) { return op.kind == OpKind::Reshape ? chooseReshape(op) : chooseByRule(op); }
+
+  void run(OpId id, const ProblemOp &op, const OpSharding &sharding) {
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      draft.setOperand(id, i, use(op.operands[i], draft.intern(sharding.operands[i]), id));
+    for (size_t r = 0; r < op.results.size(); ++r)
+      draft.set(op.results[r], draft.intern(sharding.results[r]));
+  }
+
+  // Runs an op as decided. A partial sum that is delivered whole is reduced when it is used, as every partial sum;
+  // whatever else is delivered is made at once, and read by all ops behind it.
+  void follow(OpId id, const ProblemOp &op, const OpDecision &decision) {
+    bool usual = true;
+    if (expected)
+      (*expected)[id] = choose(op) == decision.sharding;
+    run(id, op, decision.sharding);
+    for (size_t r = 0; r < op.results.size(); ++r) {
+      const TensorId result = op.results[r];
+      if (!decision.backward.empty() && decision.backward[r]) {
+        toRead[result] = draft.intern(*decision.backward[r]);
+        usual = false;
+      }
+      Sharding whole = decision.sharding.results[r];
+      whole.partialAxes.clear();
+      const ShardingId to = draft.intern(decision.delivered[r]);
+      if (to == draft.idOf(result) || to == draft.intern(std::move(whole)))
+        continue;
+      usual = false;
+      const TensorId made = draft.addReshardAfter(result, to, id, id);
+      for (const Use &use : problem.tensors[result].uses)
+        draft.setOperand(use.op, static_cast<size_t>(use.operand), made);
+      delivered[result] = made;
+    }
+    if (expected && !usual)
+      (*expected)[id] = false;
   }
 
   // Whether the operand of a broadcast is open, possibly through other broadcasts.
@@ -299,15 +383,14 @@ private:
     return maker && maker->kind == OpKind::Broadcast && isOpenBroadcast(draft.operandsOf(draft.makerOf(operand))[0]);
   }
 
-  void visitReshape(OpId id, const ProblemOp &op) {
-    const TensorId input = op.operands[0];
+  OpSharding chooseReshape(const ProblemOp &op) const {
+    const TensorId input = at(op.operands[0]);
     Sharding required = draft.of(input);
     if (!required.partialAxes.empty() && !(required.partialKind == PartialKind::Sum && draft.usesOf(input) == 1))
       required.partialAxes.clear();
-    Sharding result =
-        reshapeOrGather(required, problem.tensors[input].shape, problem.tensors[op.results[0]].shape, problem.mesh);
-    draft.setOperand(id, 0, use(input, draft.intern(std::move(required)), id));
-    draft.set(op.results[0], draft.intern(std::move(result)));
+    Sharding result = reshapeOrGather(required, problem.tensors[op.operands[0]].shape,
+                                      problem.tensors[op.results[0]].shape, problem.mesh);
+    return {{std::move(required)}, {std::move(result)}};
   }
 
   // Axes over which the op's operands are partial sums that the op may pass on unreduced. Only operands with a single
@@ -319,7 +402,7 @@ private:
     Axes axes;
     size_t passing = 0;
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      const TensorId operand = op.operands[i];
+      const TensorId operand = at(op.operands[i]);
       if (!passesSum(problem, op, i))
         continue;
       ++passing;
@@ -349,16 +432,16 @@ private:
         propose(splits, dim.loop, *run, passed);
     };
     const auto take = [&](size_t i, auto wanted) {
-      const Sharding &sharding = draft.of(op.operands[i]);
+      const Sharding &sharding = draft.of(at(op.operands[i]));
       for (size_t d = 0; d < rule.operands[i].size(); ++d)
-        if (!isSequence(op.operands[i], d))
+        if (!isSequence(at(op.operands[i]), d))
           takeDim(i, d, sharding.dims[d], wanted);
     };
     const auto any = [](const DimSharding &) { return true; };
     const auto takeSequence = [&](size_t i) {
       for (size_t d = 0; d < rule.operands[i].size(); ++d)
-        if (!isOpen(op.operands[i]) && isSequence(op.operands[i], d))
-          takeDim(i, d, sequenceSplit(op.operands[i], d), any);
+        if (!isOpen(op.operands[i]) && isSequence(at(op.operands[i]), d))
+          takeDim(i, d, sequenceSplit(at(op.operands[i]), d), any);
     };
     if (rule.leader >= 0) {
       take(rule.leader, any);
@@ -400,8 +483,7 @@ private:
     if (rows && factors.size() == 1 && joinsSequence(tensor))
       return true;
     return activation && !sharding.dims[dim].split() && sharding.partialKind == PartialKind::Sum &&
-           contains(sharding.partialAxes, sequenceAxis) &&
-           problem.tensors[tensor].shape[dim] >= problem.mesh.size(sequenceAxis);
+           contains(sharding.partialAxes, sequenceAxis) && shapeOf(tensor)[dim] >= problem.mesh.size(sequenceAxis);
   }
   // Whether a tensor is an activation with a split sequence whose first two dimensions are joined. Needed if the
   // factors do not show it: with one row per rank, batch and sequence are one factor.
@@ -419,7 +501,7 @@ private:
   }
   DimSharding sequenceSplit(TensorId tensor, size_t dim) const {
     const DimSharding &split = draft.of(tensor).dims[dim];
-    return split.split() ? split : DimSharding{{Factor{problem.tensors[tensor].shape[dim], {sequenceAxis}}}};
+    return split.split() ? split : DimSharding{{Factor{shapeOf(tensor)[dim], {sequenceAxis}}}};
   }
 
   // Tensor parallelism by default: an undecided weight is split by its output (by heads where attention follows), an
@@ -469,16 +551,12 @@ private:
     return std::nullopt;
   }
 
-  void visitByRule(OpId id, const ProblemOp &op) {
+  OpSharding chooseByRule(const ProblemOp &op) {
     Axes passed = passedAxes(op);
     const LoopSplits splits = chooseSplits(op, passed);
     // A mark may split a loop over an axis of a partial sum.
     std::erase_if(passed, [&](const std::string &axis) { return usesAxis(splits, axis); });
-    OpSharding sharding = shardOp(problem, op, splits, passed);
-    for (size_t i = 0; i < op.operands.size(); ++i)
-      draft.setOperand(id, i, use(op.operands[i], draft.intern(std::move(sharding.operands[i])), id));
-    for (size_t r = 0; r < op.results.size(); ++r)
-      draft.set(op.results[r], draft.intern(std::move(sharding.results[r])));
+    return shardOp(problem, op, splits, passed);
   }
 
   // ---- results -----------------------------------------------------------------------------------------------------
@@ -489,7 +567,7 @@ private:
         gradients[problem.results[i].follows].push_back(static_cast<int>(i));
     for (size_t i = 0; i < problem.results.size(); ++i) {
       const Result &result = problem.results[i];
-      const TensorId tensor = problem.ops[id].operands[i];
+      const TensorId tensor = at(problem.ops[id].operands[i]);
       const TensorId taken = use(tensor, draft.intern(requiredOf(id, result, tensor)), id);
       if (result.gradient) // mark the reshards that finish a parameter's gradient
         for (TensorId t = taken; t != tensor && draft.isReshard(draft.makerOf(t));
@@ -501,7 +579,7 @@ private:
 
   Sharding requiredOf(OpId id, const Result &result, TensorId tensor) const {
     const Sharding &current = draft.of(tensor);
-    Sharding required = Sharding::replicated(problem.tensors[tensor].shape);
+    Sharding required = Sharding::replicated(shapeOf(tensor));
     if (result.follows >= 0 && named[result.follows])
       if (const Sharding &known = draft.sharding(*named[result.follows]); known.dims.size() == required.dims.size())
         required = known;
@@ -536,6 +614,8 @@ private:
 
 } // namespace
 
-ShardingSolution assign(const ShardingProblem &problem) { return Assigner(problem).run(); }
+ShardingSolution assign(const ShardingProblem &problem, const DecidedOps &decided, std::vector<bool> *expected) {
+  return Assigner(problem, decided, expected).run();
+}
 
 } // namespace cleave::partitioner

@@ -14,6 +14,17 @@ struct OpSharding {
   bool operator==(const OpSharding &) const = default;
 };
 
+/// What is decided about an op: how it runs, and the shardings under which its results are delivered to the ops that
+/// read them. A delivered sharding differs from that of the
+/// result where a reshard or a reduction is shared by all of these ops.
+struct OpDecision {
+  OpSharding sharding;
+  std::vector<Sharding> delivered;
+  /// Of a forward op, the shardings under which the backward pass reads the results; none: each of its ops as it needs.
+  std::vector<std::optional<Sharding>> backward = {};
+  bool operator==(const OpDecision &) const = default;
+};
+
 /// Whether operand `i` may be a partial sum that the op passes on (see SumPassing).
 bool passesSum(const ShardingProblem &problem, const ProblemOp &op, size_t i);
 

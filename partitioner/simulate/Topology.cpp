@@ -37,7 +37,7 @@ static std::vector<Cluster::Place> placesOf(const Cluster &cluster, std::span<co
 }
 
 Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices)
-    : plan(plan), cluster(cluster),
+    : plan(&plan), cluster(cluster),
       places(devices.empty() ? cluster.places(check::length(plan.ranks())) : placesOf(cluster, devices)) {
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
@@ -46,6 +46,8 @@ Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<con
                                   plan.backend()->str(), kind.name, cluster.name, r, kind.backend));
   }
 }
+
+Topology::Topology(int64_t ranks, const Cluster &cluster) : cluster(cluster), places(cluster.places(ranks)) {}
 
 bool Topology::ordered(size_t nodeGroup) const {
   const NodeGroup &node = cluster.nodes[nodeGroup];
@@ -90,11 +92,15 @@ double Topology::ownNetworkRate(uint32_t rank) const {
 }
 
 GroupLinks Topology::group(uint32_t index) {
-  const plan::Group &group = *plan.groups()->Get(index);
+  const auto &ranks = *plan->groups()->Get(index)->ranks();
+  return group(std::vector<uint32_t>(ranks.begin(), ranks.end()));
+}
+
+GroupLinks Topology::group(std::span<const uint32_t> ranks) {
   std::map<int64_t, std::vector<uint32_t>> nodes;
-  for (uint32_t i = 0; i < check::length(group.ranks()); ++i)
-    nodes[places[group.ranks()->Get(i)].node].push_back(group.ranks()->Get(i));
-  GroupLinks links{.members = check::length(group.ranks()), .nodes = static_cast<int64_t>(nodes.size())};
+  for (const uint32_t rank : ranks)
+    nodes[places[rank].node].push_back(rank);
+  GroupLinks links{.members = static_cast<int64_t>(ranks.size()), .nodes = static_cast<int64_t>(nodes.size())};
   double inside = INFINITY, network = INFINITY;
   int capability = INT_MAX;
   for (const auto &[node, members] : nodes) {

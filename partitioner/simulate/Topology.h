@@ -26,6 +26,8 @@ public:
   /// `devices`: those on which the ranks run, ascending; empty: rank r runs on device r. Throws userError if the
   /// cluster has fewer devices than the plan ranks, or devices of another backend.
   Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {});
+  /// Of ranks without a plan, whose groups are not known.
+  Topology(int64_t ranks, const Cluster &cluster);
 
   const Cluster::Place &place(uint32_t rank) const { return places[rank]; }
   /// Whether it matters which device of its node a rank runs on.
@@ -33,6 +35,7 @@ public:
 
   /// The links of a group, as if no other transfer used them.
   GroupLinks group(uint32_t index);
+  GroupLinks group(std::span<const uint32_t> ranks);
   /// The link of a message from `rank` to its peer, as if no other transfer used it.
   MessageLink message(uint32_t rank, uint32_t peer) const;
 
@@ -51,7 +54,7 @@ private:
   double networkRate(uint32_t rank) const;
   double ownNetworkRate(uint32_t rank) const;
 
-  const plan::Plan &plan;
+  const plan::Plan *plan = nullptr;
   const Cluster &cluster;
   std::vector<Cluster::Place> places;
   std::map<std::pair<size_t, std::vector<uint32_t>>, GroupRings> rings; ///< by group of nodes, and devices of a node

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 namespace cleave::partitioner {
 namespace {
@@ -264,6 +265,34 @@ AssignmentProblem parseProblem(std::string_view text, const std::string &name) {
   AssignmentProblem problem = joined(std::move(read), name);
   checkProblem(problem, name);
   return problem;
+}
+
+/// [[1,2],[3]]
+template <typename Items, typename Numbers> static std::string listsText(const Items &items, Numbers numbers) {
+  std::string out;
+  for (const auto &item : items)
+    out += fmt::format("{}[{}]", out.empty() ? "" : ",", fmt::join(numbers(item), ","));
+  return "[" + out + "]";
+}
+
+std::string problemText(const AssignmentProblem &problem) {
+  const bool limited = problem.usageLimit.has_value();
+  std::string nodes;
+  if (limited)
+    nodes = fmt::format(R"("intervals":{},"usages":{},)",
+                        listsText(problem.nodes,
+                                  [](const AssignmentNode &n) {
+                                    return std::array{n.begin, n.end};
+                                  }),
+                        listsText(problem.nodes, [](const AssignmentNode &n) { return n.usages; }));
+  return fmt::format(R"({{"problem":{{"name":{},"nodes":{{{}"costs":{}}},"edges":{{"nodes":{},"costs":{}}},)"
+                     R"("usage_limit":{}}}}})"
+                     "\n",
+                     nlohmann::json(problem.name).dump(), nodes,
+                     listsText(problem.nodes, [](const AssignmentNode &n) { return n.costs; }),
+                     listsText(problem.edges, [](const AssignmentEdge &e) { return e.nodes; }),
+                     listsText(problem.edges, [](const AssignmentEdge &e) { return e.costs; }),
+                     limited ? std::to_string(*problem.usageLimit) : "null");
 }
 
 std::string solutionText(const AssignmentSolution &solution, double seconds) {

@@ -18,6 +18,9 @@ namespace cleave::partitioner {
 /// path of the fault for text that is not such JSON, and for problems that checkProblem refuses.
 AssignmentProblem parseProblem(std::string_view text, const std::string &name);
 
+/// A text that parseProblem reads as an equal problem.
+std::string problemText(const AssignmentProblem &problem);
+
 /// {"cost","lower_bound","optimal","assignment","seconds"} on one line.
 std::string solutionText(const AssignmentSolution &solution, double seconds);
 

@@ -100,8 +100,8 @@ std::vector<double> crossingBytes(const std::vector<Layer> &layers) {
 std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std::vector<double> &crossing) {
   std::vector<LayerOutline> outline;
   for (size_t i = 0; i < layers.size(); ++i) {
-    LayerOutline &one = outline.emplace_back(
-        LayerOutline{layers[i].path, layers[i].path, layers[i].mark, layers[i].parameters, 0, crossing[i]});
+    LayerOutline &one = outline.emplace_back(LayerOutline{layers[i].path, layers[i].path, static_cast<int>(i),
+                                                          layers[i].mark, layers[i].parameters, 0, crossing[i]});
     for (Operation *op : layers[i].ops)
       one.flops += flopsOf(op);
   }
@@ -198,6 +198,8 @@ std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pi
   std::vector<bool> removed(layers.size());
   for (const auto &[signature, alike] : kinds) {
     const size_t kept = 2 + alike.size() % 2;
+    for (const size_t i : alike)
+      outline[i].kind = outline[alike.front()].kind;
     for (size_t k = kept; k < alike.size(); ++k) {
       removed[alike[k]] = true;
       outline[alike[k]].kept = layers[alike[kept - 2 + (k - kept) % 2]].path;

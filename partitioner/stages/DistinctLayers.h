@@ -10,6 +10,7 @@ namespace cleave::partitioner {
 struct LayerOutline {
   std::string path;        ///< "" if no op belongs to a module
   std::string kept;        ///< the layer of the reduced model that stands for it: itself, or one of its kind
+  int kind = 0;            ///< equal for layers of one kind
   int64_t mark = -1;       ///< see Layer
   bool parameters = false; ///< whether an op reads a parameter
   double flops = 0;        ///< forward, of the traced rows

@@ -188,6 +188,21 @@ void readShard(const std::string &file, const toml::node &node, Request &request
   }
 }
 
+void readOps(const std::string &file, const toml::node &node, Request &request) {
+  for (const auto &[pattern, value] : rulesAt(file, "ops", node)) {
+    const toml::table *entries = value->as_table();
+    if (!entries)
+      throw userError(fmt::format("{}: the ops of {} must be a table like {{ matmul = \"dp, _ ; _, tp -> dp, tp\" }}",
+                                  at(file, *value), pattern));
+    // Ops outside of all modules have the path "".
+    OpRules rules{pattern.empty() ? pattern : patternAt(file, pattern, *value), {}, "file"};
+    for (auto &[label, decision] : *entries)
+      (label == "origin" ? rules.origin : rules.ops[std::string(label.str())]) =
+          stringAt(file, fmt::format("{} of the ops of {}", std::string(label.str()), pattern), decision);
+    request.ops.push_back(std::move(rules));
+  }
+}
+
 void readRecompute(const std::string &file, const toml::node &node, Request &request) {
   for (const auto &[pattern, kind] : rulesAt(file, "recompute", node)) {
     const std::string path = patternAt(file, pattern, *kind), word = stringAt(file, "recompute of " + path, *kind);
@@ -233,6 +248,8 @@ Request Request::parse(const std::string &text, const std::string &file) {
       readStages(file, node, request);
     } else if (key == "shard") {
       readShard(file, node, request);
+    } else if (key == "ops") {
+      readOps(file, node, request);
     } else if (key == "sequence") {
       request.sequence = stringAt(file, "sequence", node);
       if (!request.sequence->empty() && roleOf(*request.sequence) != AxisRole::Tensor)
@@ -250,8 +267,8 @@ Request Request::parse(const std::string &text, const std::string &file) {
       readRecompute(file, node, request);
     } else {
       throw userError(
-          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard and "
-                      "recompute, not \"{}\"",
+          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops "
+                      "and recompute, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
@@ -287,6 +304,7 @@ Request Request::with(const Request &over) const {
   if (!over.stages.empty())
     all.stages = over.stages, all.stagesWhere = over.stagesWhere;
   all.shard.insert(all.shard.end(), over.shard.begin(), over.shard.end());
+  all.ops.insert(all.ops.end(), over.ops.begin(), over.ops.end());
   // Put first: the rules of this request, which are more specific than an option's, win.
   all.recompute.insert(all.recompute.begin(), over.recompute.begin(), over.recompute.end());
   return all;
@@ -305,6 +323,7 @@ Strategy Request::decided() const {
     strategy.stagesOrigin = "file";
   strategy.stagesWhere = stagesWhere;
   strategy.shard = shard;
+  strategy.ops = ops;
   strategy.recompute = recompute;
   return strategy;
 }

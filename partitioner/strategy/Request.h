@@ -15,6 +15,7 @@ struct Request {
   std::vector<std::vector<std::string>> stages;
   std::string stagesWhere;
   std::vector<ShardRule> shard;
+  std::vector<OpRules> ops;
   std::vector<RecomputeRule> recompute;
   std::optional<std::string> sequence;
   std::optional<int64_t> zero, scatterGather;

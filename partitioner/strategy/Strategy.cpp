@@ -146,6 +146,14 @@ std::string Strategy::toToml() const {
       dims += fmt::format("{} = {}, ", quote(dim), quote(axes));
     out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rule.pattern), dims, quote(rule.origin));
   }
+  if (!ops.empty())
+    out += "[ops]\n";
+  for (const OpRules &rules : ops) {
+    std::string entries;
+    for (const auto &[label, decision] : rules.ops)
+      entries += fmt::format("{} = {}, ", quote(label), quote(decision));
+    out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rules.pattern), entries, quote(rules.origin));
+  }
   out += "[recompute]\n";
   if (std::ranges::find(recompute, RecomputeRule::everyLayer, &RecomputeRule::pattern) == recompute.end())
     out += fmt::format("{} = {}\n", quote(RecomputeRule::everyLayer), quote(text(Recomputation::None)));

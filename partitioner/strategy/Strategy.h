@@ -22,6 +22,13 @@ struct ShardRule {
   std::string where = {}; // "mine.toml:7:1", for messages; empty: unknown
 };
 
+/// How ops of a module run, where the walk over the ops (partitioner/sharding) would choose otherwise.
+struct OpRules {
+  std::string pattern;                    // of module paths, as in ShardRule
+  std::map<std::string, std::string> ops; // "backward.matmul.2" -> shardings, as decisionText writes them
+  Origin origin = "file";
+};
+
 /// An entry of `stages`: a layer, or a later use of it, written "embed use 2". A use is a contiguous run of the layer's
 /// ops, delimited by other layers' ops or stage marks in the code.
 struct LayerUse {
@@ -69,6 +76,7 @@ struct Strategy {
   Origin stagesOrigin = "default";
   std::string stagesWhere = {}; // as in ShardRule
   std::vector<ShardRule> shard;
+  std::vector<OpRules> ops;
   std::vector<RecomputeRule> recompute;
   /// The axis over which activations between products are split along the sequence, "tp"; empty: none (Korthikanti et
   /// al. 2022).

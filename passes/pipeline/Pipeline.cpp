@@ -4,6 +4,7 @@
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/MixedRows.h"
+#include "partitioner/annotate/ReadProblem.h"
 #include "partitioner/apply/Apply.h"
 #include "partitioner/apply/Zero.h"
 #include "partitioner/cluster/Cluster.h"
@@ -42,8 +43,9 @@ using partitioner::Strategy;
 
 namespace {
 
-const std::vector<std::string> phaseNames = {"trace",     "precision", "stages",   "layout", "differentiate", "optimizer",
-                                            "decompose", "recompute", "annotate", "apply",  "fuse"};
+const std::vector<std::string> phaseNames = {"trace",         "precision", "stages",    "layout",
+                                             "differentiate", "optimizer", "decompose", "recompute",
+                                             "annotate",      "apply",     "fuse"};
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 
@@ -233,6 +235,14 @@ partitioner::Decisions annotate(ModuleOp step, const Strategy &staged) {
 GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose) {
   toStep(model.module(), options, purpose);
   return model;
+}
+
+partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options) {
+  const Strategy staged = toStep(model.module(), options, Purpose::Training);
+  auto train = model.module().lookupSymbol<func::FuncOp>("train");
+  partitioner::splitTiedGradients(train);
+  partitioner::keepChangedBuffers(train);
+  return partitioner::readProblem(train, staged, {});
 }
 
 partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {

@@ -1,6 +1,7 @@
 // The whole compiler as one function: a traced model and a strategy in, a plan's bytes out. No MLIR in this header.
 #pragma once
 #include "ir/GraphModule.h"
+#include "partitioner/sharding/Problem.h"
 #include "passes/CompileOptions.h"
 
 #include <cstdint>
@@ -23,5 +24,9 @@ enum class Purpose { Training, Prediction };
 /// The module after differentiation, simplification and decomposition: @train, @update, @eval on global shapes; of a
 /// prediction only @train, its forward pass.
 GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose = Purpose::Training);
+
+/// The training step as input of the choice of shardings, under the options' strategy with its rules about parameters
+/// but without those about ops.
+partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options);
 
 } // namespace cleave::passes

@@ -5,10 +5,13 @@
 #include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
+#include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "passes/pipeline/Pipeline.h"
+#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -19,6 +22,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <tuple>
 
 namespace cleave::passes {
 namespace {
@@ -45,7 +49,8 @@ public:
   FoundStrategy run() {
     prepare();
     for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
-      const partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
+      partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
+      addSolved(outcome);
       FoundStrategy found = fastest(outcome);
       if (found.record)
         return found;
@@ -118,6 +123,7 @@ private:
     const Reduced &model = *reduced(rows);
     std::set<std::string> kept;
     for (const LayerOutline &layer : model.layers) {
+      modelLayers.push_back({layer.path, layer.kept, layer.kind});
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
       hasLists |= partitioner::isListMember(layer.path);
@@ -220,12 +226,34 @@ private:
         std::rethrow_exception(error);
   }
 
-  /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
-  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced *model) const {
+  /// The same with the shardings that the solver found; null if in its costs they are no better than the default ones.
+  const SiteCosts *measureSolved(const SplitChoice &split, Site site) {
+    constexpr double worthwhile = 0.9999; // of the default shardings' cost
+    const partitioner::SolvedLayouts *layouts = solve(split);
+    if (!layouts || static_cast<double>(layouts->cost) > worthwhile * static_cast<double>(layouts->defaultCost))
+      return nullptr;
+    auto [found, fresh] = measuredSolved.try_emplace({split, site});
+    if (fresh)
+      if (const auto trial = trialOf(split, reduced(split.rows), layouts))
+        found->second = partitioner::measureLayers(trial->plan(), cluster, sites.devices(site),
+                                                   [&](const std::string &path) { return layerOf(path); });
+    return found->second ? &*found->second : nullptr;
+  }
+
+  CompileOptions trialOptions(const SplitChoice &split) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
+    return trial;
+  }
+
+  /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
+  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced *model,
+                                          const partitioner::SolvedLayouts *layouts = nullptr) const {
+    CompileOptions trial = trialOptions(split);
+    if (layouts)
+      addRules(*layouts, trial.strategy);
     try {
       if (model)
         return PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan");
@@ -234,6 +262,57 @@ private:
         throw;
     }
     return nullptr;
+  }
+
+  /// The shardings of a split by the solver; null if it found none. They are the same for every stage of ZeRO, which
+  /// divides what is stored.
+  const partitioner::SolvedLayouts *solve(SplitChoice split) {
+    split.zero = 0;
+    auto [found, fresh] = solved.try_emplace(split);
+    if (!fresh)
+      return found->second ? &*found->second : nullptr;
+    Reduced *model = reduced(split.rows);
+    if (!model)
+      return nullptr;
+    partitioner::ShardingProblem problem = shardingProblem(model->model.clone(), trialOptions(split));
+    const bool tf32 = options.training && options.training->precision == plan::Precision::Tf32;
+    found->second = partitioner::solveLayouts(
+        problem,
+        {.name = nameOf(split),
+         .cluster = cluster,
+         .half = options.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16 : partitioner::Rate::Fp16,
+         .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
+         .microbatches = options.batch / split.rows,
+         .hides = options.backend == Target::Kind::Cuda,
+         .layers = modelLayers,
+         .layerOf = [&](const std::string &path) { return layerOf(path); }});
+    if (!options.dumpProblems.empty())
+      dump(*found->second);
+    if (found->second->solution.assignment.empty())
+      found->second.reset();
+    return found->second ? &*found->second : nullptr;
+  }
+
+  static void addRules(const partitioner::SolvedLayouts &layouts, Strategy &strategy) {
+    strategy.shard = layouts.shard;
+    strategy.ops = layouts.ops;
+  }
+
+  static std::string nameOf(const SplitChoice &split) {
+    return fmt::format("dp{}-tp{}-rows{}-recompute-{}", split.data, split.tensor, split.rows,
+                       partitioner::text(split.recompute));
+  }
+
+  void dump(const partitioner::SolvedLayouts &layouts) const {
+    const std::string path = options.dumpProblems + "/" + layouts.problem.name;
+    const auto write = [](const std::string &file, const std::string &text) {
+      AtomicFile out(file);
+      out.write(text.data(), text.size());
+      out.commit();
+    };
+    makeFolders(options.dumpProblems, "--dump-problems");
+    write(path + ".json", partitioner::problemText(layouts.problem));
+    write(path + ".solution.json", partitioner::solutionText(layouts.solution, 0));
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
@@ -327,6 +406,8 @@ private:
     setRecompute(strategy, recomputeOf(candidate));
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
+    if (candidate.byOp)
+      addRules(*solve(candidate.group.split), strategy);
     strategy.chunks = candidate.schedule.chunks;
     strategy.placement = pinned.placement, strategy.order = pinned.order;
     strategy.stages = pinned.stages;
@@ -350,6 +431,49 @@ private:
         stages[stage].push_back(partitioner::LayerUse{path, use}.str());
     }
     return stages;
+  }
+
+  /// Adds plans with the shardings that the solver finds: for the splits of the best plans, and for ranks that all
+  /// split the rows, of which the solver may make any other split.
+  void addSolved(partitioner::SearchOutcome &outcome) {
+    // The solver chooses the layouts of activations itself.
+    if (!sites.oneKind() || !pinned.sequence.empty() || !pinned.shard.empty() || !pinned.ops.empty())
+      return;
+    constexpr size_t most = 6; // splits
+    std::set<SplitChoice> splits;
+    std::vector<Candidate> added;
+    std::set<std::tuple<SplitChoice, int64_t, std::string, int64_t>> tried;
+    partitioner::SearchInput solvedInput = input;
+    solvedInput.measure = [&](const SplitChoice &split, Site site) { return measureSolved(split, site); };
+    const auto tryPlan = [&](PlanGroup group, const partitioner::ScheduleChoice &schedule) {
+      group.split.sequence = false;
+      if (input.stops() || !tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second)
+        return;
+      auto plan = partitioner::estimatePlan(solvedInput, group, schedule);
+      if (!plan || plan->begins.empty() || !plan->estimate.fits())
+        return;
+      plan->byOp = true;
+      outcome.lower = std::min(outcome.lower, plan->estimate.seconds);
+      added.push_back(std::move(*plan));
+    };
+    for (const Candidate &candidate : outcome.candidates) {
+      SplitChoice split = candidate.group.split;
+      split.sequence = false;
+      if (splits.size() < most || splits.contains(split)) {
+        splits.insert(split);
+        tryPlan(candidate.group, candidate.schedule);
+      }
+    }
+    size_t more = 2; // of those with the most rows
+    for (const PlanGroup &group : partitioner::groupsOf(input.request))
+      if (more > 0 && group.pipeline == 1 && group.split.tensor == 1 && group.split.zero == 0 &&
+          splits.insert(group.split).second) {
+        --more;
+        for (const partitioner::ScheduleChoice &schedule : partitioner::schedulesOf(input.request, group))
+          tryPlan(group, schedule);
+      }
+    outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
+    std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
   }
 
   /// A row of the space.
@@ -393,7 +517,8 @@ private:
       const auto file = finalistOf(strategy);
       ++record->compiled;
       if (!file) {
-        excluded.insert(rowOf(candidate.group, candidate.schedule));
+        if (!candidate.byOp)
+          excluded.insert(rowOf(candidate.group, candidate.schedule));
         continue;
       }
       const double step = partitioner::simulate(file->plan(), cluster).stepSeconds;
@@ -413,20 +538,27 @@ private:
 
   /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less. Of
   /// those that an option does not change (sequence parallelism of a model without sequences) only the first is taken.
+  /// One at least has the default shardings, which every model can follow.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
     constexpr size_t mostAlike = 2;
     std::vector<Candidate> finalists;
     std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
-    std::set<std::tuple<int64_t, int64_t, double, double>> estimates;
+    std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
     for (const Candidate &candidate : outcome.candidates) {
       const PlanGroup &group = candidate.group;
       const SplitChoice &split = group.split;
       if (finalists.size() < most && alike[{split.data, split.tensor, group.pipeline}] < mostAlike &&
-          estimates.emplace(split.data, split.tensor, candidate.estimate.seconds, candidate.estimate.bytes).second) {
+          estimates
+              .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
+              .second) {
         ++alike[{split.data, split.tensor, group.pipeline}];
         finalists.push_back(candidate);
       }
     }
+    const auto usual = std::ranges::find(outcome.candidates, false, &Candidate::byOp);
+    const auto isUsual = [](const Candidate &one) { return !one.byOp; };
+    if (usual != outcome.candidates.end() && std::ranges::none_of(finalists, isUsual))
+      finalists.back() = *usual;
     return finalists;
   }
 
@@ -473,6 +605,9 @@ private:
   std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
+  std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measuredSolved;
+  std::map<SplitChoice, std::optional<partitioner::SolvedLayouts>> solved;
+  std::vector<partitioner::ModelLayer> modelLayers;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
   bool hasLists = false;

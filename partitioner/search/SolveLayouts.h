@@ -1,0 +1,44 @@
+// Finds the shardings of a model by the solver, and writes them as rules of a strategy.
+#pragma once
+#include "partitioner/search/LayoutProblem.h"
+#include "partitioner/solver/Solve.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cleave::partitioner {
+
+/// A layer of the whole model.
+struct ModelLayer {
+  std::string path;
+  std::string kept; ///< the layer that stands for it in the problem
+  int kind = 0;     ///< equal for layers of one kind
+};
+
+struct LayoutsToSolve {
+  std::string name; ///< of the problem
+  const Cluster &cluster;
+  Rate half = Rate::Fp16, single = Rate::Fp32; ///< of products of 16 and of 32 bits
+  int64_t microbatches = 1;
+  bool hides = false; ///< whether devices communicate while they compute
+  const std::vector<ModelLayer> &layers;
+  /// Maps the path of a module to its layer.
+  std::function<std::string(const std::string &path)> layerOf;
+};
+
+struct SolvedLayouts {
+  std::vector<ShardRule> shard;
+  std::vector<OpRules> ops; ///< where the walk over the ops would choose otherwise
+  AssignmentProblem problem;
+  AssignmentSolution solution;
+  /// Picoseconds of a microbatch, of this solution and of the default shardings: with the sums at the end of an
+  /// iteration as far as the backward pass does not hide them.
+  int64_t cost = 0, defaultCost = 0;
+};
+
+/// Solves the problem of a model of which at most two layers of each kind are left. Its open parameters get the solved
+/// shardings.
+SolvedLayouts solveLayouts(ShardingProblem &problem, const LayoutsToSolve &request);
+
+} // namespace cleave::partitioner
