@@ -23,7 +23,8 @@ struct Formulas {
 
   explicit Formulas(unsigned seed) : random(seed) {
     const auto draw = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(random); };
-    launch = seed % 4 ? draw(0, 0.5) : draw(0, 50), communication = draw(0, 0.3), sums = draw(0, 20), bytes = draw(10, 60);
+    launch = seed % 4 ? draw(0, 0.5) : draw(0, 50), communication = draw(0, 0.3), sums = draw(0, 20),
+    bytes = draw(10, 60);
   }
 
   PlanCosts costs(const SplitChoice &split) const {
@@ -220,6 +221,52 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
     };
     CHECK(std::max(work(0), work(3)) <= std::min(work(1), work(2))); // slow, fast, fast, slow
   }
+}
+
+TEST_CASE("excluded rows are refused, and a search that is stopped keeps what it has") {
+  const Formulas formulas(2);
+  SearchInput input = inputOf(8, 48);
+  Measured measured(formulas, 1e9);
+  input.measure = std::ref(measured);
+  const SearchOutcome first = searchPlans(input);
+  const Candidate best = first.candidates.front();
+  input.excludes = [&](const PlanGroup &group, const ScheduleChoice &schedule) {
+    return group.split == best.group.split && group.pipeline == best.group.pipeline &&
+           schedule.name == best.schedule.name && schedule.chunks == best.schedule.chunks;
+  };
+  const SearchOutcome second = searchPlans(input);
+  CHECK(second.counts.total == first.counts.total);
+  CHECK(second.counts.refused > first.counts.refused);
+  CHECK(second.candidates.front().estimate.seconds >= best.estimate.seconds);
+  for (const Candidate &candidate : second.candidates)
+    CHECK(!input.excludes(candidate.group, candidate.schedule));
+  for (int most : {0, 5, 50, 500}) {
+    int asked = 0;
+    input.stops = [&] { return ++asked > most; };
+    const SearchOutcome stopped = searchPlans(input);
+    const SearchCounts &counts = stopped.counts;
+    CHECK(counts.evaluated + counts.prunedByBound + counts.prunedByMemory + counts.refused == counts.total);
+    CHECK(stopped.lower <= second.candidates.front().estimate.seconds * (1 + 1e-9));
+    CHECK((stopped.stoppedEarly || stopped.candidates.size() == second.candidates.size()));
+    if (most == 0)
+      CHECK(stopped.candidates.empty());
+  }
+}
+
+TEST_CASE("a model whose code fixes its rows is searched with these") {
+  const Formulas formulas(3);
+  SearchInput input = inputOf(4, 48);
+  Measured measured(formulas, 1e9);
+  const auto takes = [](int64_t rows) { return rows == 12; };
+  input.takesRows = takes;
+  input.measure = [&](const SplitChoice &split, Site site) {
+    return takes(split.rows) ? measured(split, site) : nullptr;
+  };
+  const SearchOutcome found = searchPlans(input);
+  REQUIRE(!found.candidates.empty());
+  for (const Candidate &candidate : found.candidates)
+    CHECK(candidate.group.microbatches == 4);
+  CHECK(found.counts.refused > 0);
 }
 
 TEST_CASE("what a request pins is kept") {
