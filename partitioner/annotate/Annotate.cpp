@@ -43,7 +43,9 @@ static void eraseUnused(func::FuncOp func) {
 
 void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
   const ShardingProblem problem = readProblem(func, strategy, named);
-  const DecidedOps decided = decidedOps(problem, strategy, func.getName() == "train");
+  // Labels count the ops of the forward and the backward pass.
+  const bool train = func.getName() == "train";
+  const DecidedOps decided = train || func.getName() == "eval" ? decidedOps(problem, strategy, train) : DecidedOps();
   const ShardingSolution solution = assign(problem, decided);
   for (size_t n = 0; n < problem.names.size(); ++n)
     if (solution.named[n])

@@ -39,8 +39,7 @@ int64_t LayoutCosts::message(const Message &message) {
   const auto kind = message.kind == Collective::AllReduce   ? plan::CollectiveKind::AllReduce
                     : message.kind == Collective::AllGather ? plan::CollectiveKind::AllGather
                                                             : plan::CollectiveKind::ReduceScatter;
-  return wholePicoseconds(
-      collectiveCost(kind, static_cast<double>(message.bytes), links(message.axes)).seconds.all());
+  return wholePicoseconds(collectiveCost(kind, static_cast<double>(message.bytes), links(message.axes)).seconds.all());
 }
 
 int64_t LayoutCosts::work(StepWork work, int64_t elementBits) const {

@@ -27,7 +27,8 @@ bool staysInRegisters(OpKind kind) { return isElementwise(kind) || isViewOp(kind
 /// Prices ops and reshards by the indices of their shardings.
 class LayoutPrices {
 public:
-  explicit LayoutPrices(const LayoutInput &input) : input(input), problem(input.problem), moved(problem.tensors.size()) {
+  explicit LayoutPrices(const LayoutInput &input)
+      : input(input), problem(input.problem), moved(problem.tensors.size()) {
     for (TensorId t = 0; t < static_cast<TensorId>(problem.tensors.size()); ++t)
       moved[t] = isMoved(t);
   }
@@ -72,7 +73,8 @@ public:
     return input.costs.work(work, problem.tensors[op.operands[0]].elementBits);
   }
 
-  /// Of a rank's part of a parameter in the optimizer: the parameter, two states, all read and written, and the gradient.
+  /// Of a rank's part of a parameter in the optimizer: the parameter, two states, all read and written, and the
+  /// gradient.
   int64_t update(ShardingId stored, int64_t bits) {
     StepWork work;
     work.kind = WorkClass::Stream;
@@ -163,8 +165,8 @@ private:
 class LayoutBuilder {
 public:
   LayoutBuilder(const LayoutInput &input, LayoutProblem &out)
-      : input(input), problem(input.problem), out(out), prices(input), rematerialisable(rematerialisableTensors(problem)),
-        demands(problem.tensors.size()) {}
+      : input(input), problem(input.problem), out(out), prices(input),
+        rematerialisable(rematerialisableTensors(problem)), demands(problem.tensors.size()) {}
 
   void build() {
     out.opNodes.assign(problem.ops.size(), -1);
@@ -188,7 +190,55 @@ public:
     finish();
   }
 
+  /// Goes through all ops and reshards of a solution.
+  LayoutCost costOf(const ShardingSolution &solution) {
+    LayoutCost cost;
+    const auto interned = [&](const std::vector<TensorId> &tensors) {
+      std::vector<ShardingId> ids;
+      for (const TensorId tensor : tensors)
+        ids.push_back(prices.intern(solution.shardingOf(tensor)));
+      return ids;
+    };
+    for (const OpId id : solution.order) {
+      if (solution.isReshard(id)) {
+        const TensorId from = solution.operandsOf(id)[0], tensor = solution.origin(from, problem);
+        const OpId marks = solution.addedOp(id).marks, maker = problem.tensors[tensor].op;
+        cost.steps +=
+            prices.reshard(prices.intern(solution.shardingOf(from)),
+                           prices.intern(solution.shardingOf(solution.resultOf(id))),
+                           problem.tensors[tensor].elementBits) *
+            (marks == maker || marks == last() ? timesOf(placeOf(tensor)) : timesOf(tensor, placeOf(tensor), marks));
+      } else if (!solution.isAdded(id) && id != last() && isNode(id)) {
+        const ProblemOp &op = problem.ops[id];
+        const int64_t work =
+            prices.op(op, interned(solution.operandsOf(id)), interned(op.results)) * timesOf(input.ops[id]);
+        cost.steps += work;
+        cost.backward += op.backward ? work : 0;
+      }
+    }
+    for (const TensorId tensor : solution.operandsOf(last())) {
+      const TensorId origin = solution.origin(tensor, problem);
+      Sharding whole = solution.shardingOf(tensor);
+      whole.partialAxes.clear();
+      cost.sums += exposedSum(prices.reshard(prices.intern(solution.shardingOf(tensor)),
+                                             prices.intern(std::move(whole)), problem.tensors[origin].elementBits)) *
+                   timesOf(placeOf(origin));
+    }
+    std::set<NameId> updated;
+    for (TensorId a = 0; a < static_cast<TensorId>(problem.arguments.size()); ++a)
+      if (const NameId name = problem.arguments[a].name; out.nameNodes[name] >= 0 && updated.insert(name).second)
+        cost.steps += prices.update(prices.intern(solution.shardingOf(a)), problem.tensors[a].elementBits) *
+                      timesOf(input.names[name]);
+    return cost;
+  }
+
 private:
+  /// Of the op that makes a tensor, or of the argument.
+  const LayerPlace &placeOf(TensorId tensor) const {
+    const OpId op = problem.tensors[tensor].op;
+    return op < 0 ? input.names[problem.arguments[tensor].name] : input.ops[op];
+  }
+
   struct Way { // a choice of an op
     std::vector<ShardingId> operands, results;
     int64_t cost = 0;
@@ -228,9 +278,8 @@ private:
   bool alike(OpId a, OpId b) const {
     const ProblemOp &one = problem.ops[a], &other = problem.ops[b];
     const auto shapes = [&](const std::vector<TensorId> &x, const std::vector<TensorId> &y) {
-      return std::ranges::equal(x, y, [&](TensorId s, TensorId t) {
-        return problem.tensors[s].shape == problem.tensors[t].shape;
-      });
+      return std::ranges::equal(
+          x, y, [&](TensorId s, TensorId t) { return problem.tensors[s].shape == problem.tensors[t].shape; });
     };
     return one.kind == other.kind && one.rule == other.rule && one.backward == other.backward && isNode(b) &&
            shapes(one.operands, other.operands) && shapes(one.results, other.results) &&
@@ -272,7 +321,7 @@ private:
 
   // ---- operands ----------------------------------------------------------------------------------------------------
 
-  static int placeOf(const ProblemOp &op) { return 2 * (op.stage + 1) + op.backward; }
+  static int passOf(const ProblemOp &op) { return 2 * (op.stage + 1) + op.backward; }
 
   void demandOperands(OpId id) {
     const ProblemOp &op = problem.ops[id];
@@ -283,7 +332,7 @@ private:
       std::vector<ShardingId> wanted;
       for (const Way &way : ways[node])
         wanted.push_back(way.operands[i]);
-      demand(op.operands[i], node, id, wanted, placeOf(op));
+      demand(op.operands[i], node, id, wanted, passOf(op));
     }
   }
 
@@ -307,7 +356,7 @@ private:
         else
           one = -1;
     for (const TensorId operand : maker->operands)
-      demand(operand, node, user, source, placeOf(*maker));
+      demand(operand, node, user, source, passOf(*maker));
   }
 
   void forbid(int node, size_t choice) { out.made.nodes[node].costs[choice] = impossible; }
@@ -365,8 +414,7 @@ private:
   };
 
   Source sourceOf(TensorId tensor) {
-    static const LayerPlace nowhere;
-    Source source{.place = &nowhere};
+    Source source{.place = &placeOf(tensor)};
     const auto fromWays = [&](int node, size_t result) {
       source.node = node;
       for (const Way &way : ways[node])
@@ -375,12 +423,10 @@ private:
     if (const OpId op = problem.tensors[tensor].op; op >= 0) {
       const std::vector<TensorId> &results = problem.ops[op].results;
       fromWays(out.opNodes[op], static_cast<size_t>(std::ranges::find(results, tensor) - results.begin()));
-      source.place = &input.ops[op];
     } else if (const Argument &argument = problem.arguments[tensor]; argument.pinned) {
       source.has.push_back(prices.intern(*argument.pinned));
     } else {
       fromWays(out.nameNodes[argument.name], 0);
-      source.place = &input.names[argument.name];
     }
     return source;
   }
@@ -424,7 +470,7 @@ private:
         joinShared(tensor, source, all);
       return;
     }
-    const int own = placeOf(problem.ops[maker]);
+    const int own = passOf(problem.ops[maker]);
     if (any(tensor, [&](TensorId one) { return deliversOften(one); }))
       source = delivered(tensor, source);
     for (const auto &[place, all] : places)
@@ -441,7 +487,8 @@ private:
     if (other < 0)
       return {tensor};
     const std::vector<TensorId> &results = problem.ops[op].results;
-    return {tensor, problem.ops[other].results[static_cast<size_t>(std::ranges::find(results, tensor) - results.begin())]};
+    return {tensor,
+            problem.ops[other].results[static_cast<size_t>(std::ranges::find(results, tensor) - results.begin())]};
   }
   template <typename Holds> bool any(TensorId tensor, Holds holds) const {
     return std::ranges::any_of(equals(tensor), holds);
@@ -465,7 +512,7 @@ private:
   /// Whether a result needs a node for the sharding under which it is delivered: a sum or a reshard may be shared.
   bool deliversOften(TensorId tensor) const {
     const OpId op = problem.tensors[tensor].op;
-    if (countNodes(usersAt(tensor, placeOf(problem.ops[op]))) > 1)
+    if (countNodes(usersAt(tensor, passOf(problem.ops[op]))) > 1)
       return true;
     if (problem.tensors[tensor].uses.size() < 2)
       return false;
@@ -513,7 +560,7 @@ private:
       whole.partialAxes.clear();
       choices.insert(prices.intern(std::move(whole)));
     }
-    addWanted(tensor, placeOf(problem.ops[problem.tensors[tensor].op]), choices);
+    addWanted(tensor, passOf(problem.ops[problem.tensors[tensor].op]), choices);
     return between(tensor, source, choices, timesOf(*source.place), deliveryNodes);
   }
 
@@ -643,7 +690,12 @@ private:
         if (!required.splitsOver(axis))
           required.partialAxes.push_back(axis), required.partialKind = prices[has].partialKind;
     const ShardingId between = prices.intern(std::move(required));
-    return prices.reshard(has, between, bits) + prices.reshard(between, stored, bits) / input.microbatches;
+    return prices.reshard(has, between, bits) + exposedSum(prices.reshard(between, stored, bits));
+  }
+
+  /// The part of a sum at the end of an iteration that a microbatch bears.
+  int64_t exposedSum(int64_t cost) const {
+    return static_cast<int64_t>(input.exposed * static_cast<double>(cost)) / input.microbatches;
   }
 
   void finish() {
@@ -680,15 +732,21 @@ private:
   LayoutProblem &out;
   LayoutPrices prices;
   const std::vector<bool> rematerialisable;
-  std::vector<OpId> twins, seconds;    // by op of a second layer: the op of the first one, and the reverse
-  std::vector<std::vector<Way>> ways;  // by node
+  std::vector<OpId> twins, seconds;         // by op of a second layer: the op of the first one, and the reverse
+  std::vector<std::vector<Way>> ways;       // by node
   std::vector<std::vector<Demand>> demands; // by tensor
   std::map<std::pair<int, int>, std::vector<int64_t>> edges;
-  std::map<TensorId, Source> sources;                 // with the sharding that is delivered
+  std::map<TensorId, Source> sources;                  // with the sharding that is delivered
   std::map<TensorId, int> deliveryNodes, readingNodes; // by tensor
 };
 
-LayoutProblem::LayoutProblem(const LayoutInput &input) { LayoutBuilder(input, *this).build(); }
+LayoutProblem::LayoutProblem(const LayoutInput &input) : builder(std::make_unique<LayoutBuilder>(input, *this)) {
+  builder->build();
+}
+
+LayoutProblem::~LayoutProblem() = default;
+
+LayoutCost LayoutProblem::costOf(const ShardingSolution &solution) const { return builder->costOf(solution); }
 
 DecidedLayouts LayoutProblem::decided(const std::vector<uint32_t> &assignment) const {
   DecidedLayouts layouts;

@@ -1,9 +1,10 @@
 // The choice of shardings as a problem for the solver (partitioner/solver).
 //
 // Every op is a node, and so is every parameter; their choices are the ways in which the op runs (choicesOf), with the
-// shardings under which it delivers its results, and the shardings in which the parameter is stored. Nodes cost the time
-// of the op on a rank, and of the sums that it delivers reduced; pairs of nodes cost the reshards between them. A reshard
-// that several ops share is a node of its own, made or not made, and is counted once. Equal layers share their nodes.
+// shardings under which it delivers its results, and the shardings in which the parameter is stored. Nodes cost the
+// time of the op on a rank, and of the sums that it delivers reduced; pairs of nodes cost the reshards between them. A
+// reshard that several ops share is a node of its own, made or not made, and is counted once. Equal layers share their
+// nodes.
 #pragma once
 #include "partitioner/search/LayoutCosts.h"
 #include "partitioner/sharding/Decided.h"
@@ -11,6 +12,7 @@
 #include "partitioner/solver/Problem.h"
 
 #include <map>
+#include <memory>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -26,6 +28,7 @@ struct LayoutInput {
   const ShardingProblem &problem;
   LayoutCosts &costs;
   int64_t microbatches = 1;           ///< of an iteration
+  double exposed = 1;                 ///< the part of the sums at the end of an iteration that nothing hides
   std::vector<LayerPlace> ops, names; ///< by op and by name of the problem
   std::vector<int64_t> times;         ///< by kind: the layers of the whole model
 };
@@ -36,15 +39,30 @@ struct DecidedLayouts {
   std::vector<std::optional<Sharding>> names; ///< of parameters and buffers
 };
 
+/// What shardings cost the whole model, in picoseconds of a microbatch.
+struct LayoutCost {
+  int64_t steps = 0;    ///< ops, and reshards between them
+  int64_t sums = 0;     ///< of gradients and metrics at the end of an iteration, as far as they are exposed
+  int64_t backward = 0; ///< the ops of the backward pass: a part of `steps`
+  int64_t all() const { return steps + sums; }
+};
+
+class LayoutBuilder;
+
 class LayoutProblem {
 public:
+  /// Keeps a reference to the input.
   explicit LayoutProblem(const LayoutInput &input);
+  ~LayoutProblem();
 
   const AssignmentProblem &assignmentProblem() const { return made; }
   DecidedLayouts decided(const std::vector<uint32_t> &assignment) const;
+  /// The cost of any solution of the sharding problem, whoever made it; that of `decided` is the solver's.
+  LayoutCost costOf(const ShardingSolution &solution) const;
 
 private:
   friend class LayoutBuilder;
+  std::unique_ptr<LayoutBuilder> builder;
   AssignmentProblem made;
   std::vector<int> opNodes, nameNodes;            // by op and name: its node, or -1
   std::vector<std::vector<OpDecision>> decisions; // by node: choices of an op
@@ -55,8 +73,5 @@ private:
   std::vector<Between> between; // of all results, in program order
   std::vector<size_t> results;  // their number by op
 };
-
-/// The cost of a complete solution in the same units, without ties.
-int64_t costOfSolution(const LayoutInput &input, const ShardingSolution &solution);
 
 } // namespace cleave::partitioner

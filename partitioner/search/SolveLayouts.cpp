@@ -18,25 +18,73 @@ public:
     findKinds();
   }
 
+  /// Sums at the end of an iteration cost nothing as far as the last backward pass hides them. The time to hide is a
+  /// limit of their sum, which a multiplier takes into account: the sums count as a part of their time. A small part
+  /// comes first; the part grows if the solution has more to sum than can be hidden.
   SolvedLayouts run() {
     LayoutInput input{.problem = problem, .costs = costs, .microbatches = request.microbatches};
     for (const ProblemOp &op : problem.ops)
       input.ops.push_back(placeOf(op.path, op.path, " " + op.label));
     for (const NamedTensor &named : problem.names)
-      input.names.push_back(placeOf(named.name.substr(0, std::min(named.name.rfind('.'), named.name.size())), named.name));
+      input.names.push_back(
+          placeOf(named.name.substr(0, std::min(named.name.rfind('.'), named.name.size())), named.name));
     input.times = times;
-    const LayoutProblem layouts(input);
-    SolvedLayouts solved{.problem = layouts.assignmentProblem()};
-    solved.problem.name = request.name;
-    constexpr uint64_t work = 1'000'000'000;
-    solved.solution = solveAssignment(solved.problem, {.work = work});
-    if (solved.solution.assignment.empty())
-      return solved;
-    writeRules(layouts.decided(solved.solution.assignment), solved);
-    return solved;
+    SolvedLayouts best;
+    DecidedLayouts layouts;
+    const ShardingSolution usual = assign(problem);
+    const std::vector<double> parts = request.hides ? std::vector{1.0 / 16, 1.0, 1.0 / 3} : std::vector{1.0};
+    for (const double part : parts) {
+      input.exposed = part;
+      LayoutProblem made(input);
+      best.defaultCost = made.costOf(usual).steps + exposed(made.costOf(usual), part);
+      AssignmentSolution solution = solveAssignment(made.assignmentProblem(), {.work = mostWork});
+      if (solution.assignment.empty())
+        return best;
+      DecidedLayouts found = made.decided(solution.assignment);
+      const LayoutCost cost = made.costOf(solutionOf(found));
+      const int64_t all = cost.steps + exposed(cost, part);
+      if (best.solution.assignment.empty() || all < best.cost) {
+        best.cost = all;
+        best.problem = made.assignmentProblem();
+        best.solution = std::move(solution);
+        layouts = std::move(found);
+      }
+      const bool hidden = exposed(cost, part) == 0;
+      if ((part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
+        break;
+    }
+    best.problem.name = request.name;
+    writeRules(layouts, best);
+    return best;
   }
 
 private:
+  static constexpr uint64_t mostWork = 1'000'000'000;
+
+  /// What is left of the sums in a microbatch's time when one backward pass of all has hidden what it can.
+  int64_t exposed(const LayoutCost &cost, double part) const {
+    const int64_t sums = static_cast<int64_t>(static_cast<double>(cost.sums) / part);
+    return request.hides ? std::max<int64_t>(0, sums - cost.backward / request.microbatches) : sums;
+  }
+
+  ShardingSolution solutionOf(const DecidedLayouts &layouts) {
+    const std::vector<NamedTensor> names = problem.names;
+    const std::vector<Argument> arguments = problem.arguments;
+    pin(layouts);
+    ShardingSolution solution = assign(problem, layouts.ops);
+    problem.names = names, problem.arguments = arguments;
+    return solution;
+  }
+
+  void pin(const DecidedLayouts &layouts) {
+    for (size_t n = 0; n < problem.names.size(); ++n)
+      if (layouts.names[n])
+        problem.names[n].sharding = layouts.names[n];
+    for (Argument &argument : problem.arguments)
+      if (!argument.pinned)
+        argument.pinned = problem.names[argument.name].sharding;
+  }
+
   /// Kinds of which the problem has two layers, and the model more.
   void findKinds() {
     std::map<int, std::vector<const ModelLayer *>> byKind;
@@ -84,12 +132,11 @@ private:
     return all && alike ? std::vector<std::string>{list + ".*" + rest} : paths;
   }
 
-  void writeRules(DecidedLayouts layouts, SolvedLayouts &solved) {
+  void writeRules(const DecidedLayouts &layouts, SolvedLayouts &solved) {
     std::set<std::string> written;
     for (size_t n = 0; n < problem.names.size(); ++n) {
       if (!layouts.names[n])
         continue;
-      problem.names[n].sharding = layouts.names[n];
       ShardRule rule{problem.names[n].name, {}, "search"};
       for (size_t d = 0; d < layouts.names[n]->dims.size(); ++d)
         rule.dims.merge(splitTexts(layouts.names[n]->dims[d], d));
@@ -99,9 +146,7 @@ private:
         if (rule.pattern = pattern + name.substr(dot); written.insert(rule.pattern).second)
           solved.shard.push_back(rule);
     }
-    for (Argument &argument : problem.arguments)
-      if (!argument.pinned)
-        argument.pinned = problem.names[argument.name].sharding;
+    pin(layouts);
     std::vector<bool> expected;
     assign(problem, layouts.ops, &expected);
     std::map<std::string, size_t> rules;

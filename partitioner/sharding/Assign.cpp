@@ -184,8 +184,8 @@ private:
       takeOperand(op, i, draft.operandsOf(op)[i], operandOfCopy(*maker, sharding), op);
   }
 
-  // Whether the op gets its operands when its result is used. If ops are decided, these are all that are rematerialised:
-  // their own shardings should move nothing.
+  // Whether the op gets its operands when its result is used. If ops are decided, these are all that are
+  // rematerialised: their own shardings should move nothing.
   bool isLate(const ProblemOp &op) const {
     return !decided.empty() && !op.results.empty() && rematerialisable[op.results[0]];
   }
@@ -328,7 +328,8 @@ private:
     if (renames && isOpen(op.operands[0])) {
       waiting[op.results[0]] = true;
       draft.set(op.results[0], replicated(op.results[0]));
-    } else if (op.kind == OpKind::Free || isLate(op) || (op.kind == OpKind::Broadcast && isOpenBroadcast(op.operands[0]))) {
+    } else if (op.kind == OpKind::Free || isLate(op) ||
+               (op.kind == OpKind::Broadcast && isOpenBroadcast(op.operands[0]))) {
       draft.set(op.results[0], replicated(op.results[0]));
     } else if (!decided.empty() && decided[id]) {
       follow(id, op, *decided[id]);
@@ -387,9 +388,8 @@ private:
     Sharding required = draft.of(input);
     if (!required.partialAxes.empty() && !(required.partialKind == PartialKind::Sum && draft.usesOf(input) == 1))
       required.partialAxes.clear();
-    Sharding result =
-        reshapeOrGather(required, problem.tensors[op.operands[0]].shape, problem.tensors[op.results[0]].shape,
-                        problem.mesh);
+    Sharding result = reshapeOrGather(required, problem.tensors[op.operands[0]].shape,
+                                      problem.tensors[op.results[0]].shape, problem.mesh);
     return {{std::move(required)}, {std::move(result)}};
   }
 
@@ -483,8 +483,7 @@ private:
     if (rows && factors.size() == 1 && joinsSequence(tensor))
       return true;
     return activation && !sharding.dims[dim].split() && sharding.partialKind == PartialKind::Sum &&
-           contains(sharding.partialAxes, sequenceAxis) &&
-           shapeOf(tensor)[dim] >= problem.mesh.size(sequenceAxis);
+           contains(sharding.partialAxes, sequenceAxis) && shapeOf(tensor)[dim] >= problem.mesh.size(sequenceAxis);
   }
   // Whether a tensor is an activation with a split sequence whose first two dimensions are joined. Needed if the
   // factors do not show it: with one row per rank, batch and sequence are one factor.

@@ -10,8 +10,8 @@ namespace cleave::partitioner {
 /// first op that uses it chooses, and so does its name if that is undecided. Throws an internal error if a fixed tensor
 /// would need another sharding.
 ///
-/// Ops that are `decided` run as decided; the walk chooses for the others, from what was decided before them. `expected`
-/// (if it is not null) gets for each decided op whether the walk would have chosen the same.
+/// Ops that are `decided` run as decided; the walk chooses for the others, from what was decided before them.
+/// `expected` (if it is not null) gets for each decided op whether the walk would have chosen the same.
 ShardingSolution assign(const ShardingProblem &problem, const DecidedOps &decided = {},
                         std::vector<bool> *expected = nullptr);
 

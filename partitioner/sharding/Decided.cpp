@@ -112,9 +112,9 @@ DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, 
   for (size_t r = 0; strict && r < strategy.ops.size(); ++r)
     for (const auto &[label, text] : strategy.ops[r].ops)
       if (!followed.contains({r, label}))
-        throw userError(fmt::format("ops: \"{}\" has no op {} that no later rule decides", strategy.ops[r].pattern,
-                                    label));
-  return decided;
+        throw userError(
+            fmt::format("ops: \"{}\" has no op {} that no later rule decides", strategy.ops[r].pattern, label));
+  return followed.empty() ? DecidedOps() : decided;
 }
 
 } // namespace cleave::partitioner

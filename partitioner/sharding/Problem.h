@@ -62,12 +62,12 @@ struct ProblemOp {
   OpKind kind = OpKind::Other;
   RuleId rule = -1;
   std::vector<TensorId> operands = {};
-  int stage = -1;                     ///< pipeline stage; -1: unknown
-  bool backward = false;              ///< belongs to the backward pass
-  int mark = -1;                      ///< for kind Mark: index in ShardingProblem::marks
-  double flops = 0;                   ///< of products, convolutions and attention, all ranks together
-  bool attention = false;             ///< one kernel, or its gradient
-  std::string path = {};              ///< of its module
+  int stage = -1;         ///< pipeline stage; -1: unknown
+  bool backward = false;  ///< belongs to the backward pass
+  int mark = -1;          ///< for kind Mark: index in ShardingProblem::marks
+  double flops = 0;       ///< of products, convolutions and attention, all ranks together
+  bool attention = false; ///< one kernel, or its gradient
+  std::string path = {};  ///< of its module
   /// Its name among the ops of its module: "matmul", "matmul.2", "backward.matmul".
   std::string label = {};
   std::vector<TensorId> results = {}; ///< filled in by ShardingProblem

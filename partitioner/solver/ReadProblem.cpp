@@ -280,7 +280,10 @@ std::string problemText(const AssignmentProblem &problem) {
   std::string nodes;
   if (limited)
     nodes = fmt::format(R"("intervals":{},"usages":{},)",
-                        listsText(problem.nodes, [](const AssignmentNode &n) { return std::array{n.begin, n.end}; }),
+                        listsText(problem.nodes,
+                                  [](const AssignmentNode &n) {
+                                    return std::array{n.begin, n.end};
+                                  }),
                         listsText(problem.nodes, [](const AssignmentNode &n) { return n.usages; }));
   return fmt::format(R"({{"problem":{{"name":{},"nodes":{{{}"costs":{}}},"edges":{{"nodes":{},"costs":{}}},)"
                      R"("usage_limit":{}}}}})"

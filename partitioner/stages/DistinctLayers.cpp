@@ -81,9 +81,8 @@ std::vector<double> crossingBytes(const std::vector<Layer> &layers) {
 std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std::vector<double> &crossing) {
   std::vector<LayerOutline> outline;
   for (size_t i = 0; i < layers.size(); ++i) {
-    LayerOutline &one = outline.emplace_back(
-        LayerOutline{layers[i].path, layers[i].path, static_cast<int>(i), layers[i].mark, layers[i].parameters, 0,
-                     crossing[i]});
+    LayerOutline &one = outline.emplace_back(LayerOutline{layers[i].path, layers[i].path, static_cast<int>(i),
+                                                          layers[i].mark, layers[i].parameters, 0, crossing[i]});
     for (Operation *op : layers[i].ops)
       one.flops += flopsOf(op);
   }

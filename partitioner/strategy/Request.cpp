@@ -193,7 +193,8 @@ void readOps(const std::string &file, const toml::node &node, Request &request) 
     if (!entries)
       throw userError(fmt::format("{}: the ops of {} must be a table like {{ matmul = \"dp, _ ; _, tp -> dp, tp\" }}",
                                   at(file, *value), pattern));
-    OpRules rules{patternAt(file, pattern, *value), {}, "file"};
+    // Ops outside of all modules have the path "".
+    OpRules rules{pattern.empty() ? pattern : patternAt(file, pattern, *value), {}, "file"};
     for (auto &[label, decision] : *entries)
       (label == "origin" ? rules.origin : rules.ops[std::string(label.str())]) =
           stringAt(file, fmt::format("{} of the ops of {}", std::string(label.str()), pattern), decision);

@@ -43,8 +43,9 @@ using partitioner::Strategy;
 
 namespace {
 
-const std::vector<std::string> phaseNames = {"trace",     "precision", "stages",   "layout", "differentiate", "optimizer",
-                                            "decompose", "recompute", "annotate", "apply",  "fuse"};
+const std::vector<std::string> phaseNames = {"trace",         "precision", "stages",    "layout",
+                                             "differentiate", "optimizer", "decompose", "recompute",
+                                             "annotate",      "apply",     "fuse"};
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 

@@ -6,8 +6,8 @@
 #include "partitioner/cost/Constants.h"
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
-#include "partitioner/solver/ReadProblem.h"
 #include "partitioner/simulate/Simulate.h"
+#include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/AtomicFile.h"
@@ -16,10 +16,10 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fmt/format.h>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace cleave::passes {
 namespace {
@@ -35,8 +35,8 @@ using partitioner::Strategy;
 class StrategySearch {
 public:
   StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request)
-      : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        input{.request = request} {}
+      : trace(trace), options(options),
+        cluster(Cluster::parse(options.cluster, "the cluster")), input{.request = request} {}
 
   FoundStrategy run() {
     readModel();
@@ -115,7 +115,10 @@ private:
   static constexpr int64_t trialMicrobatches = 3;
 
   const PlanCosts *measure(const SplitChoice &split, bool byOp = false) {
+    constexpr double worthwhile = 0.9999; // of the default shardings' cost
     const partitioner::SolvedLayouts *layouts = byOp ? solve(split) : nullptr;
+    if (layouts && static_cast<double>(layouts->cost) > worthwhile * static_cast<double>(layouts->defaultCost))
+      return nullptr;
     auto [found, fresh] = (byOp ? measuredSolved : measured).try_emplace(split);
     if (!fresh || (byOp && !layouts))
       return found->second ? &*found->second : nullptr;
@@ -129,15 +132,16 @@ private:
       found->second =
           partitioner::measureLayers(file->plan(), cluster, [&](const std::string &path) { return layerOf(path); });
     } catch (const Error &error) {
-      if (getenv("DBG")) fprintf(stderr, "refused: %s\n", error.what());
       if (error.status != Status::User)
         throw;
     }
     return found->second ? &*found->second : nullptr;
   }
 
-  /// The shardings of a split by the solver; null if the problem has no solution.
-  const partitioner::SolvedLayouts *solve(const SplitChoice &split) {
+  /// The shardings of a split by the solver; null if it found none. They are the same for every stage of ZeRO, which
+  /// divides what is stored.
+  const partitioner::SolvedLayouts *solve(SplitChoice split) {
+    split.zero = 0;
     auto [found, fresh] = solved.try_emplace(split);
     if (!fresh)
       return found->second ? &*found->second : nullptr;
@@ -146,20 +150,16 @@ private:
     trial.strategy = strategyOf(split, 1, trialMicrobatches);
     partitioner::ShardingProblem problem = shardingProblem(reduced(split.rows).model.clone(), trial);
     const bool tf32 = options.training && options.training->precision == plan::Precision::Tf32;
-    auto t0 = std::chrono::steady_clock::now();
     found->second = partitioner::solveLayouts(
-        problem, {.name = nameOf(split),
-                  .cluster = cluster,
-                  .half = options.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16
-                                                                          : partitioner::Rate::Fp16,
-                  .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
-                  .microbatches = options.batch / split.rows,
-                  .layers = modelLayers,
-                  .layerOf = [&](const std::string &path) { return layerOf(path); }});
-    if (getenv("DBG")) { auto &s = *found->second; fprintf(stderr, "%s: %zu nodes %zu edges cost %s lower %s in %.3f s; %zu shard %zu ops rules\n", s.problem.name.c_str(), s.problem.nodes.size(), s.problem.edges.size(), partitioner::text(s.solution.cost).c_str(), partitioner::text(s.solution.lowerBound).c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now()-t0).count(), s.shard.size(), s.ops.size());
-      size_t big=0; for (auto&n:s.problem.nodes) big=std::max(big,n.costs.size()); size_t tot=0; for (auto&e:s.problem.edges) tot+=e.costs.size(); fprintf(stderr,"  most choices %zu, edge entries %zu\n", big, tot);
-      for (auto &r : s.shard) { fprintf(stderr, "  %s:", r.pattern.c_str()); for (auto &[d,a]:r.dims) fprintf(stderr," %s=%s",d.c_str(),a.c_str()); fprintf(stderr,"\n"); }
-      for (auto &r : s.ops) for (auto &[d,a]:r.ops) fprintf(stderr, "  [%s] %s: %s\n", r.pattern.c_str(),d.c_str(),a.c_str()); }
+        problem,
+        {.name = nameOf(split),
+         .cluster = cluster,
+         .half = options.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16 : partitioner::Rate::Fp16,
+         .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
+         .microbatches = options.batch / split.rows,
+         .hides = options.backend == Target::Kind::Cuda,
+         .layers = modelLayers,
+         .layerOf = [&](const std::string &path) { return layerOf(path); }});
     if (!options.dumpProblems.empty())
       dump(*found->second);
     if (found->second->solution.assignment.empty())
@@ -173,8 +173,8 @@ private:
   }
 
   static std::string nameOf(const SplitChoice &split) {
-    return fmt::format("dp{}-tp{}-rows{}-{}-zero{}", split.data, split.tensor, split.rows,
-                       partitioner::text(split.recompute), split.zero);
+    return fmt::format("dp{}-tp{}-rows{}-recompute-{}", split.data, split.tensor, split.rows,
+                       partitioner::text(split.recompute));
   }
 
   void dump(const partitioner::SolvedLayouts &layouts) const {
@@ -256,27 +256,41 @@ private:
     return stages;
   }
 
-  /// Adds the best plans with the shardings that the solver finds for their splits.
+  /// Adds plans with the shardings that the solver finds: for the splits of the best plans, and for ranks that all
+  /// split the rows, of which the solver may make any other split.
   void addSolved(partitioner::SearchOutcome &outcome) {
+    if (input.request.pins.sequence && !input.request.pins.sequence->empty())
+      return;                  // the solver chooses the layouts of activations itself
     constexpr size_t most = 6; // splits
     std::set<SplitChoice> splits;
     std::vector<Candidate> added;
-    for (const Candidate &candidate : outcome.candidates) {
-      PlanGroup group = candidate.group;
-      group.split.sequence = false; // a choice of the solver
-      if (splits.size() == most && !splits.contains(group.split))
-        continue;
-      splits.insert(group.split);
+    const auto tryPlan = [&](PlanGroup group, const partitioner::ScheduleChoice &schedule) {
+      group.split.sequence = false;
       const PlanCosts *use = measure(group.split, true);
       if (!use)
-        continue;
+        return;
       const partitioner::Estimate estimate =
-          partitioner::Estimator(input.layers, group, *use, secondsPerByte(group)).of(candidate.schedule);
-      if (getenv("DBG")) fprintf(stderr, "%s pp%ld %s estimate %.3f ms was %.3f\n", nameOf(group.split).c_str(), group.pipeline, candidate.schedule.name.c_str(), estimate.seconds*1e3, candidate.estimate.seconds*1e3);
+          partitioner::Estimator(input.layers, group, *use, secondsPerByte(group)).of(schedule);
       outcome.lower = std::min(outcome.lower, estimate.lower);
       if (estimate.bytes <= input.capacity)
-        added.push_back({group, candidate.schedule, estimate, true});
+        added.push_back({group, schedule, estimate, true});
+    };
+    for (const Candidate &candidate : outcome.candidates) {
+      SplitChoice split = candidate.group.split;
+      split.sequence = false;
+      if (splits.size() < most || splits.contains(split)) {
+        splits.insert(split);
+        tryPlan(candidate.group, candidate.schedule);
+      }
     }
+    size_t more = 2; // of those with the most rows
+    for (const PlanGroup &group : partitioner::groupsOf(input.request))
+      if (more > 0 && group.pipeline == 1 && group.split.tensor == 1 && group.split.zero == 0 &&
+          splits.insert(group.split).second) {
+        --more;
+        for (const partitioner::ScheduleChoice &schedule : partitioner::schedulesOf(input.request, group))
+          tryPlan(group, schedule);
+      }
     outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
     std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
   }
@@ -289,13 +303,10 @@ private:
     for (const Candidate &candidate : finalistsOf(outcome)) {
       CompileOptions trial = without(options.batch);
       trial.strategy = strategyOf(candidate);
-      const int64_t microbatches = trial.strategy.microbatches;
-      const auto file =
-          PlanFile::fromBytes(compile(trace(options.batch / microbatches,
-                                            (options.evalBatch ? options.evalBatch : options.batch) / microbatches),
-                                      trial),
-                              "a finalist");
+      const auto file = compiled(trial, candidate.byOp);
       ++record->compiled;
+      if (!file)
+        continue;
       if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
         problem = *lacks;
         continue;
@@ -313,14 +324,34 @@ private:
     return best;
   }
 
-  /// The fastest candidates, of which at most two have the same split, so that an error of the estimate matters less.
+  /// Null if ops of the whole model cannot follow what was solved for the reduced one.
+  std::shared_ptr<const PlanFile> compiled(const CompileOptions &trial, bool byOp) {
+    const int64_t microbatches = trial.strategy.microbatches;
+    const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
+    try {
+      return PlanFile::fromBytes(compile(trace(options.batch / microbatches, evalBatch / microbatches), trial),
+                                 "a finalist");
+    } catch (const Error &error) {
+      if (!byOp || error.status != Status::User)
+        throw;
+    }
+    return nullptr;
+  }
+
+  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
     constexpr size_t most = 4, mostAlike = 2;
     std::vector<Candidate> finalists;
-    std::map<std::pair<SplitChoice, bool>, size_t> alike;
-    for (const Candidate &candidate : outcome.candidates)
-      if (finalists.size() < most && ++alike[{candidate.group.split, candidate.byOp}] <= mostAlike)
+    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+    for (const Candidate &candidate : outcome.candidates) {
+      const PlanGroup &group = candidate.group;
+      if (finalists.size() < most && ++alike[{group.split.data, group.split.tensor, group.pipeline}] <= mostAlike)
         finalists.push_back(candidate);
+    }
+    // One at least has the default shardings, which every model can follow.
+    const auto usual = std::ranges::find(outcome.candidates, false, &Candidate::byOp);
+    if (usual != outcome.candidates.end() && std::ranges::find(finalists, false, &Candidate::byOp) == finalists.end())
+      finalists.back() = *usual;
     return finalists;
   }
 
