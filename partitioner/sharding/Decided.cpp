@@ -21,6 +21,17 @@ std::string joinedTexts(const std::vector<Sharding> &shardings) {
   return out;
 }
 
+bool knownAxes(const Mesh &mesh, const Sharding &sharding) {
+  const auto known = [&](const std::string &axis) {
+    return std::ranges::find(mesh.axes, axis, &MeshAxis::name) != mesh.axes.end() && roleOf(axis) != AxisRole::Pipeline;
+  };
+  for (const DimSharding &dim : sharding.dims)
+    for (const Factor &factor : dim.factors)
+      if (!std::ranges::all_of(factor.axes, known))
+        return false;
+  return std::ranges::all_of(sharding.partialAxes, known);
+}
+
 /// The shardings of a part of the text for tensors; none if it does not fit them.
 std::optional<std::vector<Sharding>> shardingsOf(const std::string &text, const ShardingProblem &problem,
                                                  const std::vector<TensorId> &tensors) {
@@ -36,7 +47,7 @@ std::optional<std::vector<Sharding>> shardingsOf(const std::string &text, const 
     if (part.starts_with('.')) // a scalar
       part.erase(0, 1);
     std::optional<Sharding> sharding = Sharding::parse(part);
-    if (!sharding || !sharding->resolve(problem.tensors[tensor].shape))
+    if (!sharding || !sharding->resolve(problem.tensors[tensor].shape) || !knownAxes(problem.mesh, *sharding))
       return std::nullopt;
     sharding->normalise(problem.mesh);
     std::erase_if(sharding->partialAxes, [&](const std::string &axis) { return problem.mesh.size(axis) == 1; });

@@ -106,6 +106,70 @@ class Search(Case):
         self.ok("resnet", "plan", *model, *self.cluster(), "--microbatches", 1, "-o", plan)
         self.assertEqual(json.loads(self.ok("cleave", "show", "--json", plan))["search"]["configurations"]["total"], one)
 
+    def test_problems_are_written_and_solved_again(self):
+        folder, plan, out = self.path("problems"), self.path("dumped.plan"), self.path("again.json")
+        pins = self.path("pins.toml")
+        with open(pins, "w") as file:
+            file.write("mesh = { dp = 2, tp = 4 }\n")
+        self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", pins, "--dump-problems", folder, "-o", plan)
+        names = sorted(name for name in os.listdir(folder) if not name.endswith(".solution.json"))
+        self.assertTrue(names)
+        for name in names:
+            with open(os.path.join(folder, name)) as file:
+                self.assertGreater(len(json.load(file)["problem"]["nodes"]["costs"]), 100)
+            with open(os.path.join(folder, name[:-5] + ".solution.json")) as file:
+                used = json.load(file)
+            self.ok("cleave", "solve", os.path.join(folder, name), "-o", out)
+            with open(out) as file:
+                found = json.load(file)
+            self.assertTrue(used["optimal"] and found["optimal"], name)
+            self.assertEqual(used["cost"], found["cost"], name)
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--mesh", "dp=8", "--dump-problems", folder, "-o", plan, word="--dump-problems")
+
+    def test_layers_that_want_different_splits(self):
+        """A wide layer, a wide classifier behind convolutions, and a large table are split; the layers beside them split the rows."""
+        one, two, strategy = self.path("one.plan"), self.path("two.plan"), self.path("found.toml")
+        meshes = ("dp=8", "dp=4,tp=2", "dp=2,tp=4", "tp=8", "dp=2,pp=4", "dp=4,pp=2")
+        for program, model, split, gain in (
+                ("mlp", ["--hidden", "1024,1024,65536,1024", "--batch", 1024], "layers.2.weight", 2),
+                ("layers", ["--net", "vgg", "--batch", 256, "--precision", "bf16"], "fc1.weight", 1.2),
+                ("layers", ["--net", "recommender"], "table.weight", 5)):
+            self.ok(program, "plan", *model, "--no-code", *self.cluster(), "-o", one)
+            found = json.loads(self.ok("cleave", "simulate", "--json", one))["step_ms"]
+            for mesh in meshes:
+                self.ok(program, "plan", *model, "--no-code", *self.cluster(), "--mesh", mesh, "--microbatches", 8 if "pp" in mesh else 1, "-o", two)
+                self.assertGreater(json.loads(self.ok("cleave", "simulate", "--json", two))["step_ms"], gain * found, (program, model, mesh))
+            text = self.ok("cleave", "show", "--strategy", one)
+            self.assertIn(f'"{split}" = {{ "', text)
+            with open(strategy, "w") as out:
+                out.write(text)
+            self.ok(program, "plan", *model, "--no-code", *self.cluster(), "--strategy", strategy, "-o", two)
+            self.assertAlmostEqual(json.loads(self.ok("cleave", "simulate", "--json", two))["step_ms"], found)
+
+    def test_solved_shardings_train_alike(self):
+        strategy, model = self.path("solved.toml"), ["--hidden", "64,96,32", "--data", DIGITS, "--batch", 24, "--steps", 6]
+        with open(strategy, "w") as out:  # rows over both axes, a wide layer split, a gradient that is scattered
+            out.write('''mesh = { dp = 2, tp = 2 }
+[shard]
+"layers.0.weight" = {}
+"layers.1.weight" = { 0 = "dp+tp" }
+"layers.1.bias" = { 0 = "dp+tp" }
+"layers.2.weight" = { 1 = "dp+tp" }
+"layers.3.weight" = { 1 = "tp" }
+[ops]
+"layers.0" = { matmul = "dp+tp, _ ; _, _ -> dp+tp, _" }
+"layers.1" = { matmul = "_, _ ; dp+tp, _ -> _, dp+tp" }
+"layers.2" = { matmul = "_, dp+tp ; _, dp+tp -> _, _ | sum dp+tp => dp+tp, _" }
+''')
+        one, _ = self.losses("mlp", *model)
+        many, _ = self.losses("mlp", *model, "--strategy", strategy)
+        self.same(one, many)
+        for ops, word in (('"layers.9" = { matmul = "dp, _ ; _, _ -> dp, _" }', "layers.9"), ('"layers.0" = { matmul = "dp, _ ; _, dp -> dp, _" }', "cannot run"),
+                          ('"layers.0" = { matmul = 3 }', "string"), ('"layers.0" = 3', "table")):
+            with open(strategy, "w") as out:
+                out.write("mesh = { dp = 2 }\n[ops]\n" + ops + "\n")
+            self.refused("mlp", "train", *model, "--strategy", strategy, word=word)
+
     def test_training_without_a_cluster(self):
         model = ["--data", DIGITS, "--batch", 24, "--steps", 4]
         one, _ = self.losses("mlp", *model)
