@@ -13,8 +13,10 @@ namespace {
 /// Measured times with other rows are bounds only as far as larger microbatches are never slower per row; kernels that
 /// fill their last wave better with fewer rows are the exception.
 constexpr double slack = 0.97;
-/// Rows of a rank for bounds.
-constexpr int64_t manyRows = 16;
+/// Rows of a rank for bounds: at least so many, and as many as keep it busy for so long at the device's peak, so that
+/// the fixed times of kernels and messages are a small part.
+constexpr int64_t fewestRows = 16;
+constexpr double busySeconds = 5e-3;
 
 /// Stage 2 and 3 of the bounds are measured without ZeRO: what each of its stages divides among the ranks of axis dp.
 PlanCosts withZero(PlanCosts use, int64_t zero, int64_t data) {
@@ -41,7 +43,7 @@ public:
       schedules.push_back(schedulesOf(input.request, groups[g]));
       outcome.counts.total += rowsOf(g);
     }
-    reference = input.measure({.rows = std::min(manyRows, input.request.batch)});
+    reference = input.measure({.rows = rowsForBounds(1)});
     if (!reference) {
       outcome.counts.refused = outcome.counts.total;
       return std::move(outcome);
@@ -80,6 +82,15 @@ private:
 
   void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
 
+  int64_t rowsForBounds(int64_t tensor) const {
+    const double ofRow = input.least * static_cast<double>(input.request.devices) /
+                         static_cast<double>(input.request.batch * tensor);
+    int64_t rows = fewestRows;
+    while (rows < input.request.batch && ofRow > 0 && static_cast<double>(rows) * ofRow < busySeconds)
+      rows *= 2;
+    return std::min(rows, input.request.batch);
+  }
+
   /// The time of a rank that computes its share of `passes` seconds a row in every microbatch, and waits until its
   /// first microbatch has passed the other stages.
   static double boundOf(const PlanGroup &group, double forward, double passes) {
@@ -90,7 +101,7 @@ private:
   }
 
   double boundOfWork(const PlanGroup &group) const {
-    const auto rows = static_cast<double>(std::min(manyRows, input.request.batch) * group.split.tensor);
+    const auto rows = static_cast<double>(rowsForBounds(1) * group.split.tensor);
     const double forward = timesOfAll(*reference, &LayerCost::forwardWork),
                  backward = timesOfAll(*reference, &LayerCost::backwardWork),
                  again = group.split.recompute == Recomputation::Full ? slack * forward : 0;
@@ -144,7 +155,7 @@ private:
 
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const int64_t rows = std::min(manyRows, input.request.batch);
+    const int64_t rows = rowsForBounds(group.split.tensor);
     const PlanCosts *use =
         input.measure({.tensor = group.split.tensor, .rows = rows, .sequence = group.split.sequence});
     if (!use)

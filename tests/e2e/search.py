@@ -131,9 +131,9 @@ class Search(Case):
         one, two, strategy = self.path("one.plan"), self.path("two.plan"), self.path("found.toml")
         meshes = ("dp=8", "dp=4,tp=2", "dp=2,tp=4", "tp=8", "dp=2,pp=4", "dp=4,pp=2")
         for program, model, split, gain in (
-                ("mlp", ["--hidden", "1024,1024,65536,1024", "--batch", 1024], "layers.2.weight", 2),
+                ("mlp", ["--hidden", "1024,1024,65536,1024", "--batch", 1024], "layers.2.weight", 1),
                 ("layers", ["--net", "vgg", "--batch", 256, "--precision", "bf16"], "fc1.weight", 1.2),
-                ("layers", ["--net", "recommender"], "table.weight", 5)):
+                ("layers", ["--net", "recommender"], "table.weight", 1.5)):
             self.ok(program, "plan", *model, "--no-code", *self.cluster(), "-o", one)
             found = json.loads(self.ok("cleave", "simulate", "--json", one))["step_ms"]
             for mesh in meshes:
