@@ -761,8 +761,9 @@ DecidedLayouts LayoutProblem::decided(const std::vector<uint32_t> &assignment) c
       const Between &after = between[tensor];
       decision.delivered.push_back(after.delivered < 0 ? decision.sharding.results[r]
                                                        : stored[after.delivered][assignment[after.delivered]]);
-      decision.backward.push_back(after.read < 0 ? std::nullopt
-                                                 : std::optional(stored[after.read][assignment[after.read]]));
+      decision.backward.emplace_back();
+      if (after.read >= 0 && stored[after.read][assignment[after.read]] != decision.delivered.back())
+        decision.backward.back() = stored[after.read][assignment[after.read]];
     }
   }
   for (const int node : nameNodes)

@@ -83,8 +83,8 @@ private:
   void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
 
   int64_t rowsForBounds(int64_t tensor) const {
-    const double ofRow = input.least * static_cast<double>(input.request.devices) /
-                         static_cast<double>(input.request.batch * tensor);
+    const double ofRow =
+        input.least * static_cast<double>(input.request.devices) / static_cast<double>(input.request.batch * tensor);
     int64_t rows = fewestRows;
     while (rows < input.request.batch && ofRow > 0 && static_cast<double>(rows) * ofRow < busySeconds)
       rows *= 2;

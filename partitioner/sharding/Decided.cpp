@@ -12,12 +12,14 @@
 namespace cleave::partitioner {
 namespace {
 
-constexpr const char *between = " ; ", *arrow = " -> ", *deliveredArrow = " => ";
+constexpr const char *between = " ; ", *arrow = " -> ", *deliveredArrow = " => ", *backwardArrow = " backward => ";
+
+std::string oneText(const Sharding &sharding) { return sharding.dims.empty() ? "." + sharding.str() : sharding.str(); }
 
 std::string joinedTexts(const std::vector<Sharding> &shardings) {
   std::string out;
   for (size_t i = 0; i < shardings.size(); ++i)
-    out += (i ? between : "") + (shardings[i].str().empty() ? std::string(".") : shardings[i].str());
+    out += (i ? between : "") + oneText(shardings[i]);
   return out;
 }
 
@@ -68,18 +70,30 @@ bool mayDeliver(const Sharding &result, const Sharding &delivered) {
 
 std::optional<OpDecision> parseDecision(const std::string &text, const ShardingProblem &problem, OpId id) {
   const ProblemOp &op = problem.ops[id];
-  const size_t middle = text.find("->"), end = std::min(text.find("=>"), text.size());
+  const std::string_view last = backwardArrow;
+  const size_t backward = std::min(text.find(last), text.size()), middle = text.find("->"),
+               end = std::min(text.find("=>"), backward);
   if (middle == std::string::npos || end < middle)
     return std::nullopt;
   const auto operands = shardingsOf(text.substr(0, middle), problem, op.operands);
   const auto results = shardingsOf(text.substr(middle + 2, end - middle - 2), problem, op.results);
-  const auto delivered = end < text.size() ? shardingsOf(text.substr(end + 2), problem, op.results) : results;
-  if (!operands || !results || !delivered)
+  const auto delivered =
+      end < backward ? shardingsOf(text.substr(end + 2, backward - end - 2), problem, op.results) : results;
+  const auto read =
+      backward < text.size() ? shardingsOf(text.substr(backward + last.size()), problem, op.results) : delivered;
+  if (!operands || !results || !delivered || !read)
     return std::nullopt;
   for (size_t r = 0; r < results->size(); ++r)
     if (!mayDeliver((*results)[r], (*delivered)[r]))
       return std::nullopt;
-  OpDecision decision{{*operands, *results}, *delivered};
+  OpDecision decision{{*operands, *results}, *delivered, {}};
+  for (size_t r = 0; r < results->size(); ++r) {
+    decision.backward.emplace_back();
+    if (backward < text.size() && (*read)[r] != (*delivered)[r])
+      decision.backward.back() = (*read)[r];
+    if (!(*read)[r].partialAxes.empty() && backward < text.size())
+      return std::nullopt;
+  }
   const std::vector<OpSharding> all = choicesOf(problem, id);
   return std::ranges::find(all, decision.sharding) != all.end() ? std::optional(std::move(decision)) : std::nullopt;
 }
@@ -95,7 +109,17 @@ std::string decisionText(const OpDecision &decision) {
     whole.partialKind = PartialKind::Sum;
     usual &= decision.delivered[r] == decision.sharding.results[r] || decision.delivered[r] == whole;
   }
-  return usual ? text : text + deliveredArrow + joinedTexts(decision.delivered);
+  if (!usual)
+    text += deliveredArrow + joinedTexts(decision.delivered);
+  if (std::ranges::none_of(decision.backward, [](const auto &read) { return read.has_value(); }))
+    return text;
+  std::vector<Sharding> read;
+  for (size_t r = 0; r < decision.delivered.size(); ++r) {
+    read.push_back(decision.backward[r].value_or(decision.delivered[r]));
+    if (!decision.backward[r]) // as it is delivered; a sum is whole
+      read.back().partialAxes.clear();
+  }
+  return text + backwardArrow + joinedTexts(read);
 }
 
 DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, bool strict) {

@@ -13,7 +13,8 @@ namespace cleave::partitioner {
 using DecidedOps = std::vector<std::optional<OpDecision>>;
 
 /// "dp, _ ; _, tp -> dp, tp": the shardings of the operands, then those of the results; behind "=>" those under which
-/// results are delivered, if that is neither the result nor its sum.
+/// results are delivered, if that is neither the result nor its sum; behind "backward =>" those that the backward pass
+/// reads, if it reads any other.
 std::string decisionText(const OpDecision &decision);
 
 /// What the strategy's rules decide; the last rule that matches wins. `strict`: throws userError for a rule that no op

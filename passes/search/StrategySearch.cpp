@@ -264,9 +264,11 @@ private:
     constexpr size_t most = 6; // splits
     std::set<SplitChoice> splits;
     std::vector<Candidate> added;
+    std::set<std::tuple<SplitChoice, int64_t, std::string, int64_t>> tried;
     const auto tryPlan = [&](PlanGroup group, const partitioner::ScheduleChoice &schedule) {
       group.split.sequence = false;
-      const PlanCosts *use = measure(group.split, true);
+      const bool fresh = tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second;
+      const PlanCosts *use = fresh ? measure(group.split, true) : nullptr;
       if (!use)
         return;
       const partitioner::Estimate estimate =
@@ -338,16 +340,31 @@ private:
     return nullptr;
   }
 
-  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less.
+  /// The fastest candidates. At most two have the same mesh if there are others, and at most two differ only in their
+  /// schedule, so that an error of the estimate matters less.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
     constexpr size_t most = 4, mostAlike = 2;
-    std::vector<Candidate> finalists;
-    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> sameMesh;
+    std::map<std::pair<SplitChoice, bool>, size_t> sameSplit;
+    std::vector<const Candidate *> first, others;
+    const Candidate *before = nullptr;
     for (const Candidate &candidate : outcome.candidates) {
       const PlanGroup &group = candidate.group;
-      if (finalists.size() < most && ++alike[{group.split.data, group.split.tensor, group.pipeline}] <= mostAlike)
-        finalists.push_back(candidate);
+      // Where there is nothing to recompute, its kinds give the same plan.
+      const Candidate *last = std::exchange(before, &candidate);
+      if (last && last->group.pipeline == group.pipeline && last->group.split.data == group.split.data &&
+          last->byOp == candidate.byOp && last->estimate.seconds == candidate.estimate.seconds &&
+          last->estimate.bytes == candidate.estimate.bytes && last->schedule.name == candidate.schedule.name)
+        continue;
+      if (++sameSplit[{group.split, candidate.byOp}] > mostAlike)
+        continue;
+      const bool differs = ++sameMesh[{group.split.data, group.split.tensor, group.pipeline}] <= mostAlike;
+      (differs ? first : others).push_back(&candidate);
     }
+    first.insert(first.end(), others.begin(), others.end());
+    std::vector<Candidate> finalists;
+    for (size_t i = 0; i < std::min(most, first.size()); ++i)
+      finalists.push_back(*first[i]);
     // One at least has the default shardings, which every model can follow.
     const auto usual = std::ranges::find(outcome.candidates, false, &Candidate::byOp);
     if (usual != outcome.candidates.end() && std::ranges::find(finalists, false, &Candidate::byOp) == finalists.end())

@@ -177,13 +177,12 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
     std::mt19937 again = random;
     Training problem = randomTraining(random, meshOf(2, 2)), same = randomTraining(again, meshOf(2, 2));
     const std::vector<ModelLayer> layers{{"net", "net", 0}};
-    const SolvedLayouts solved =
-        solveLayouts(same, {.name = "random",
-                               .cluster = cluster,
-                               .microbatches = 2,
-                               .hides = i % 2 == 0,
-                               .layers = layers,
-                               .layerOf = [](const std::string &) { return "net"; }});
+    const SolvedLayouts solved = solveLayouts(same, {.name = "random",
+                                                     .cluster = cluster,
+                                                     .microbatches = 2,
+                                                     .hides = i % 2 == 0,
+                                                     .layers = layers,
+                                                     .layerOf = [](const std::string &) { return "net"; }});
     REQUIRE(solved.solution.optimal());
     Strategy strategy;
     strategy.mesh = problem.mesh;
@@ -217,10 +216,9 @@ TEST_CASE("a wide layer splits its weight, a small one the rows") {
   problem.label();
   const std::vector<ModelLayer> layers{{"net", "net", 0}};
   const Cluster cluster = twoNodes();
-  const SolvedLayouts solved = solveLayouts(problem, {.name = "wide",
-                                                      .cluster = cluster,
-                                                      .layers = layers,
-                                                      .layerOf = [](const std::string &) { return "net"; }});
+  const SolvedLayouts solved = solveLayouts(
+      problem,
+      {.name = "wide", .cluster = cluster, .layers = layers, .layerOf = [](const std::string &) { return "net"; }});
   REQUIRE(solved.shard.size() == 2);
   CHECK(solved.shard[0].dims.empty());
   CHECK(solved.shard[1].dims == std::map<std::string, std::string>{{"0", "dp"}});
@@ -240,11 +238,14 @@ TEST_CASE("decisions are written as text and read again") {
     strategy.ops = {{"net", {{label, text}}, "file"}};
     return decidedOps(problem, strategy, true);
   };
-  for (const char *text : {"dp, _ ; tp, _ -> dp, tp", "dp, tp ; _, tp -> dp, _ | sum tp",
-                           "dp, tp ; _, tp -> dp, _ | sum tp => dp, tp", "_, dp+tp ; _, dp+tp -> _, _ | sum dp+tp"})
+  for (const char *text :
+       {"dp, _ ; tp, _ -> dp, tp", "dp, tp ; _, tp -> dp, _ | sum tp", "dp, tp ; _, tp -> dp, _ | sum tp => dp, tp",
+        "dp, tp ; _, tp -> dp, _ | sum tp backward => dp, tp", "dp, _ ; _, _ -> dp, _ => dp, tp backward => _, _",
+        "_, dp+tp ; _, dp+tp -> _, _ | sum dp+tp"})
     CHECK(decisionText(*decided("op0", text)[0]) == text);
-  for (const char *text : {"", "dp, _ ; tp, _", "dp, _ ; tp, _ -> dp, _", "dp, _ -> dp, tp", "dp, _ ; tp, _ ; _ -> dp, tp",
-                           "dp, _ ; tp, _ -> dp, tp => dp, tp | sum tp", "dp, _ ; xp, _ -> dp, xp"})
+  for (const char *text :
+       {"", "dp, _ ; tp, _", "dp, _ ; tp, _ -> dp, _", "dp, _ -> dp, tp", "dp, _ ; tp, _ ; _ -> dp, tp",
+        "dp, _ ; tp, _ -> dp, tp => dp, tp | sum tp", "dp, _ ; xp, _ -> dp, xp"})
     CHECK_THROWS(decided("op0", text));
   CHECK_THROWS(decided("op9", "dp, _ ; tp, _ -> dp, tp"));
 }
