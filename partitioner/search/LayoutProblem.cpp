@@ -232,6 +232,30 @@ public:
     return cost;
   }
 
+  std::set<TensorInPass> sharedIn(const ShardingSolution &solution, const DecidedLayouts &layouts) const {
+    std::map<TensorId, std::set<OpId>> readers; // of the results of reshards
+    for (const OpId id : solution.order)
+      for (const TensorId operand : solution.operandsOf(id))
+        if (operand >= solution.problemTensors)
+          readers[operand].insert(id);
+    std::set<TensorInPass> found;
+    for (const OpId id : solution.order) {
+      if (!solution.isReshard(id) || readers[solution.resultOf(id)].size() < 2)
+        continue;
+      const TensorId tensor = solution.origin(solution.operandsOf(id)[0], problem);
+      const OpId maker = problem.tensors[tensor].op;
+      if (maker < 0 || !isNode(maker))
+        continue;
+      const std::vector<TensorId> &results = problem.ops[maker].results;
+      const auto result = static_cast<size_t>(std::ranges::find(results, tensor) - results.begin());
+      const OpDecision &decision = *layouts.ops[maker];
+      const Sharding &to = solution.shardingOf(solution.resultOf(id));
+      if (to != decision.delivered[result] && to != decision.backward[result])
+        found.insert({tensor, passOf(problem.ops[solution.addedOp(id).marks])});
+    }
+    return found;
+  }
+
 private:
   /// Of the op that makes a tensor, or of the argument.
   const LayerPlace &placeOf(TensorId tensor) const {
@@ -474,7 +498,9 @@ private:
     if (any(tensor, [&](TensorId one) { return deliversOften(one); }))
       source = delivered(tensor, source);
     for (const auto &[place, all] : places)
-      if (place == own || !any(tensor, [&, at = place](TensorId one) { return countNodes(usersAt(one, at)) > 1; }))
+      if (isShared(tensor, place))
+        joinShared(tensor, source, all);
+      else if (place == own || !any(tensor, [&, at = place](TensorId one) { return countNodes(usersAt(one, at)) > 1; }))
         joinEach(tensor, source, all);
       else
         joinEach(tensor, readBy(tensor, source, all, place), all);
@@ -592,7 +618,11 @@ private:
     }
   }
 
-  /// Of an argument: a reshard that several ops want is a node, made or not.
+  bool isShared(TensorId tensor, int pass) const {
+    return any(tensor, [&](TensorId one) { return input.shared.contains({one, pass}); });
+  }
+
+  /// A reshard that several ops want is a node, made or not.
   void joinShared(TensorId tensor, const Source &source, const std::vector<const Demand *> &all) {
     if (countNodes(all) < 2)
       return joinEach(tensor, source, all);
@@ -745,6 +775,10 @@ LayoutProblem::LayoutProblem(const LayoutInput &input) : builder(std::make_uniqu
 }
 
 LayoutProblem::~LayoutProblem() = default;
+
+std::set<TensorInPass> LayoutProblem::sharedIn(const ShardingSolution &solution, const DecidedLayouts &layouts) const {
+  return builder->sharedIn(solution, layouts);
+}
 
 LayoutCost LayoutProblem::costOf(const ShardingSolution &solution) const { return builder->costOf(solution); }
 

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -24,6 +25,13 @@ struct LayerPlace {
   std::string name = {}; ///< of the op or the parameter in its layer
 };
 
+/// A tensor in a pass: the stage and direction of the ops that read it.
+struct TensorInPass {
+  TensorId tensor = -1;
+  int pass = 0;
+  auto operator<=>(const TensorInPass &) const = default;
+};
+
 struct LayoutInput {
   const ShardingProblem &problem;
   LayoutCosts &costs;
@@ -31,6 +39,9 @@ struct LayoutInput {
   double exposed = 1;                 ///< the part of the sums at the end of an iteration that nothing hides
   std::vector<LayerPlace> ops, names; ///< by op and by name of the problem
   std::vector<int64_t> times;         ///< by kind: the layers of the whole model
+  /// Where several reshards may each be shared by several ops. Elsewhere the problem knows one such reshard of a tensor
+  /// in a pass, that under which it is delivered or read, and counts others once for each op.
+  std::set<TensorInPass> shared = {};
 };
 
 /// A solution in the words of the sharding problem.
@@ -59,6 +70,8 @@ public:
   DecidedLayouts decided(const std::vector<uint32_t> &assignment) const;
   /// The cost of any solution of the sharding problem, whoever made it; that of `decided` is the solver's.
   LayoutCost costOf(const ShardingSolution &solution) const;
+  /// Where a solution shares reshards that the problem counts once for each op.
+  std::set<TensorInPass> sharedIn(const ShardingSolution &solution, const DecidedLayouts &layouts) const;
 
 private:
   friend class LayoutBuilder;

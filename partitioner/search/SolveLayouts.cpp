@@ -35,21 +35,33 @@ public:
     const std::vector<double> parts = request.hides ? std::vector{1.0 / 16, 1.0, 1.0 / 3} : std::vector{1.0};
     for (const double part : parts) {
       input.exposed = part;
-      LayoutProblem made(input);
-      best.defaultCost = made.costOf(usual).steps + exposed(made.costOf(usual), part);
-      AssignmentSolution solution = solveAssignment(made.assignmentProblem(), {.work = mostWork});
-      if (solution.assignment.empty())
-        return best;
-      DecidedLayouts found = made.decided(solution.assignment);
-      const LayoutCost cost = made.costOf(solutionOf(found));
-      const int64_t all = cost.steps + exposed(cost, part);
-      if (best.solution.assignment.empty() || all < best.cost) {
-        best.cost = all;
-        best.problem = made.assignmentProblem();
-        best.solution = std::move(solution);
-        layouts = std::move(found);
+      input.shared.clear();
+      bool hidden = false;
+      for (int round = 0; round < mostRounds; ++round) {
+        LayoutProblem made(input);
+        const LayoutCost walk = made.costOf(usual);
+        best.defaultCost = walk.steps + exposed(walk, part);
+        AssignmentSolution solution = solveAssignment(made.assignmentProblem(), {.work = mostWork});
+        if (solution.assignment.empty())
+          return best;
+        DecidedLayouts found = made.decided(solution.assignment);
+        const ShardingSolution compiled = solutionOf(found);
+        const LayoutCost cost = made.costOf(compiled);
+        const int64_t all = cost.steps + exposed(cost, part);
+        const std::set<TensorInPass> shared =
+            cost.all() < solution.cost ? made.sharedIn(compiled, found) : std::set<TensorInPass>();
+        if (best.solution.assignment.empty() || all <= best.cost) {
+          best.cost = all;
+          best.problem = made.assignmentProblem();
+          best.solution = std::move(solution);
+          layouts = std::move(found);
+        }
+        hidden = exposed(cost, part) == 0;
+        const size_t known = input.shared.size();
+        input.shared.insert(shared.begin(), shared.end());
+        if (input.shared.size() == known)
+          break; // the solution costs what the problem says
       }
-      const bool hidden = exposed(cost, part) == 0;
       if ((part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
         break;
     }
@@ -60,6 +72,7 @@ public:
 
 private:
   static constexpr uint64_t mostWork = 1'000'000'000;
+  static constexpr int mostRounds = 4; // in which shared reshards become nodes
 
   /// What is left of the sums in a microbatch's time when one backward pass of all has hidden what it can.
   int64_t exposed(const LayoutCost &cost, double part) const {
