@@ -273,9 +273,10 @@ private:
         return;
       const partitioner::Estimate estimate =
           partitioner::Estimator(input.layers, group, *use, secondsPerByte(group)).of(schedule);
+      if (estimate.bytes > input.capacity)
+        return;
       outcome.lower = std::min(outcome.lower, estimate.lower);
-      if (estimate.bytes <= input.capacity)
-        added.push_back({group, schedule, estimate, true});
+      added.push_back({group, schedule, estimate, true});
     };
     for (const Candidate &candidate : outcome.candidates) {
       SplitChoice split = candidate.group.split;
@@ -340,10 +341,10 @@ private:
     return nullptr;
   }
 
-  /// The fastest candidates. At most two have the same mesh if there are others, and at most two differ only in their
+  /// The fastest candidates. At most three have the same mesh if there are others, and at most two differ only in their
   /// schedule, so that an error of the estimate matters less.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome) {
-    constexpr size_t most = 4, mostAlike = 2;
+    constexpr size_t most = 4, mostAlike = 2, mostOfMesh = 3;
     std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> sameMesh;
     std::map<std::pair<SplitChoice, bool>, size_t> sameSplit;
     std::vector<const Candidate *> first, others;
@@ -358,7 +359,7 @@ private:
         continue;
       if (++sameSplit[{group.split, candidate.byOp}] > mostAlike)
         continue;
-      const bool differs = ++sameMesh[{group.split.data, group.split.tensor, group.pipeline}] <= mostAlike;
+      const bool differs = ++sameMesh[{group.split.data, group.split.tensor, group.pipeline}] <= mostOfMesh;
       (differs ? first : others).push_back(&candidate);
     }
     first.insert(first.end(), others.begin(), others.end());
