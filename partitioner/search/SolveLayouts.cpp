@@ -48,8 +48,9 @@ public:
         const ShardingSolution compiled = solutionOf(found);
         const LayoutCost cost = made.costOf(compiled);
         const int64_t all = cost.steps + exposed(cost, part);
+        const bool proved = solution.optimal();
         const std::set<TensorInPass> shared =
-            cost.all() < solution.cost ? made.sharedIn(compiled, found) : std::set<TensorInPass>();
+            proved && cost.all() < solution.cost ? made.sharedIn(compiled, found) : std::set<TensorInPass>();
         if (best.solution.assignment.empty() || all <= best.cost) {
           best.cost = all;
           best.problem = made.assignmentProblem();
@@ -62,7 +63,7 @@ public:
         if (input.shared.size() == known)
           break; // the solution costs what the problem says
       }
-      if ((part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
+      if (!best.solution.optimal() || (part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
         break;
     }
     best.problem.name = request.name;
@@ -71,7 +72,7 @@ public:
   }
 
 private:
-  static constexpr uint64_t mostWork = 1'000'000'000;
+  static constexpr uint64_t mostWork = 200'000'000;
   static constexpr int mostRounds = 4; // in which shared reshards become nodes
 
   /// What is left of the sums in a microbatch's time when one backward pass of all has hidden what it can.

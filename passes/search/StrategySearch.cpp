@@ -70,6 +70,7 @@ public:
 
 private:
   static constexpr unsigned mostWorkers = 4;
+  static constexpr uint32_t compiledAtMost = 4; ///< plans of the whole model, if one of them fits
 
   void prepare() {
     readModel();
@@ -509,9 +510,9 @@ private:
     FoundStrategy best;
     auto record = std::make_shared<plan::SearchT>();
     record->compiled = compiledBefore;
-    constexpr size_t most = 4, mostThatLack = 8;
+    constexpr size_t mostThatLack = 8;
     for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
-      if (record->step > 0 && (record->compiled >= most || (record->stopped_early = input.stops())))
+      if (record->step > 0 && (record->compiled >= compiledAtMost || (record->stopped_early = input.stops())))
         break;
       const Strategy strategy = strategyOf(candidate);
       const auto file = finalistOf(strategy);
@@ -536,29 +537,31 @@ private:
     return best;
   }
 
-  /// The fastest candidates, of which at most two have the same mesh, so that an error of the estimate matters less. Of
-  /// those that an option does not change (sequence parallelism of a model without sequences) only the first is taken.
-  /// One at least has the default shardings, which every model can follow.
+  /// The fastest candidates. At most two have the same mesh if there are others, so that an error of the estimate
+  /// matters less. Of those that an option does not change (sequence parallelism of a model without sequences) only the
+  /// first is taken. One at least has the default shardings, which every model can follow.
   static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
     constexpr size_t mostAlike = 2;
-    std::vector<Candidate> finalists;
     std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
     std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
+    std::vector<const Candidate *> chosen, others;
     for (const Candidate &candidate : outcome.candidates) {
       const PlanGroup &group = candidate.group;
       const SplitChoice &split = group.split;
-      if (finalists.size() < most && alike[{split.data, split.tensor, group.pipeline}] < mostAlike &&
-          estimates
-              .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
-              .second) {
-        ++alike[{split.data, split.tensor, group.pipeline}];
-        finalists.push_back(candidate);
-      }
+      if (!estimates
+               .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
+               .second)
+        continue;
+      const bool differs = ++alike[{split.data, split.tensor, group.pipeline}] <= mostAlike;
+      (differs ? chosen : others).push_back(&candidate);
     }
-    const auto usual = std::ranges::find(outcome.candidates, false, &Candidate::byOp);
-    const auto isUsual = [](const Candidate &one) { return !one.byOp; };
-    if (usual != outcome.candidates.end() && std::ranges::none_of(finalists, isUsual))
-      finalists.back() = *usual;
+    chosen.insert(chosen.end(), others.begin(), others.end());
+    const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
+    if (usual != chosen.end() && usual - chosen.begin() >= compiledAtMost)
+      std::iter_swap(usual, chosen.begin() + compiledAtMost - 1);
+    std::vector<Candidate> finalists;
+    for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
+      finalists.push_back(*chosen[i]);
     return finalists;
   }
 
