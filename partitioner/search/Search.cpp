@@ -127,7 +127,8 @@ private:
     if (entry.level < 3)
       for (const std::vector<Site> &sites : input.parts(group, group.split.tensor))
         for (const Site site : sites)
-          wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group) : splitOfRows(group, group.split.recompute),
+          wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group, group.split.recompute)
+                                               : splitOfRows(group, group.split.recompute),
                               site);
     return wanted;
   }
@@ -156,8 +157,11 @@ private:
     input.prepare(wanted);
   }
 
-  SplitChoice splitOfTensorAxis(const PlanGroup &group) const {
-    return {.tensor = group.split.tensor, .rows = rowsOfBounds(group), .sequence = group.split.sequence};
+  SplitChoice splitOfTensorAxis(const PlanGroup &group, Recomputation recompute) const {
+    return {.tensor = group.split.tensor,
+            .rows = rowsOfBounds(group),
+            .recompute = recompute,
+            .sequence = group.split.sequence};
   }
 
   static SplitChoice splitOfRows(const PlanGroup &group, Recomputation recompute) {
@@ -285,16 +289,44 @@ private:
     return bytes <= capacity;
   }
 
+  /// The costs of a group's layers at its positions, as measured with many rows, in proportion to the group's: no more
+  /// than those with the group's rows.
+  std::optional<Positions> scaledRows(const PlanGroup &group, Recomputation recompute) {
+    auto positions = measureParts(group, splitOfTensorAxis(group, recompute));
+    const double share =
+        slack * static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(rowsOfBounds(group));
+    for (size_t p = 0; positions && p < positions->size(); ++p) {
+      for (KindCosts &kind : (*positions)[p]) {
+        kind.costs.others *= share;
+        for (auto &[path, layer] : kind.costs.layers)
+          for (double LayerCost::*amount :
+               {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
+                &LayerCost::weightGradient, &LayerCost::kept, &LayerCost::keptGradients, &LayerCost::scores})
+            layer.*amount *= share;
+      }
+      (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
+    }
+    return positions;
+  }
+
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const auto positions = measureParts(group, splitOfTensorAxis(group));
+    const auto positions = scaledRows(group, group.split.recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
-    const double bound = boundOf(
-        group, pointersTo(*positions), static_cast<double>(rowsOfBounds(group)),
-        [](const LayerCost &layer) { return layer.forward; },
-        [](const LayerCost &layer) { return layer.forward + layer.backward; });
-    push(entry.group, 2, std::max(entry.bound, bound));
+    if (!mayFit(group, *positions, &PlanSearch::scaledRows))
+      return drop(entry.group, outcome.counts.prunedByMemory);
+    push(entry.group, 2, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
+  }
+
+  /// A lower bound of all rows of a group.
+  double lowestOfAny(size_t group, const Positions &positions) const {
+    double bound = INFINITY;
+    std::set<std::pair<int64_t, Placement>> shapes;
+    for (const ScheduleChoice &schedule : schedules[group])
+      if (shapes.emplace(schedule.chunks, schedule.placement()).second)
+        bound = std::min(bound, lowestOf(groups[group], schedule, pointersTo(positions)));
+    return bound;
   }
 
   /// A lower bound of a row by its layers' costs, without the tail of the iteration.
@@ -323,14 +355,15 @@ private:
   }
 
   /// Whether a plan of the group may fit, if its ranks recompute as much as they can.
-  bool mayFit(const PlanGroup &group, const Positions &positions) {
+  using Measure = std::optional<Positions> (PlanSearch::*)(const PlanGroup &, Recomputation);
+  bool mayFit(const PlanGroup &group, const Positions &positions, Measure measure) {
     const auto average = [&](const Positions &some) {
       auto [bytes, capacity] = estimatorOf(input, group, pointersTo(some)).leastBytes();
       return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
     };
     auto [bytes, capacity] = average(positions);
     if (bytes > capacity && recomputesMore(group))
-      if (const auto full = measureRows(group, Recomputation::Full))
+      if (const auto full = (this->*measure)(group, Recomputation::Full))
         std::tie(bytes, capacity) = average(*full);
     return fits(bytes, capacity);
   }
@@ -342,14 +375,9 @@ private:
     const auto positions = measureRows(group, group.split.recompute);
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
-    if (!mayFit(group, *positions))
+    if (!mayFit(group, *positions, &PlanSearch::measureRows))
       return drop(entry.group, outcome.counts.prunedByMemory);
-    double bound = INFINITY;
-    std::set<std::pair<int64_t, Placement>> shapes;
-    for (const ScheduleChoice &schedule : schedules[entry.group])
-      if (shapes.emplace(schedule.chunks, schedule.placement()).second)
-        bound = std::min(bound, lowestOf(group, schedule, pointersTo(*positions)));
-    push(entry.group, 3, std::max(entry.bound, slack * bound));
+    push(entry.group, 3, std::max(entry.bound, slack * lowestOfAny(entry.group, *positions)));
   }
 
   /// Splitting gradients and parameters among the ranks of axis dp never takes less time, so it is tried only where
@@ -397,9 +425,26 @@ private:
         if (Recomputation &kind = recompute[static_cast<size_t>(position)];
             recomputesMore(group) && kind != Recomputation::Full)
           kind = kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full, more = true;
-      if (!more)
+      if (!more || boundOfRanks(group, schedule, recompute) >= best)
         return found;
     }
+  }
+
+  /// A bound of a row whose ranks recompute differently, from times with many rows.
+  double boundOfRanks(const PlanGroup &group, const ScheduleChoice &schedule,
+                      const std::vector<Recomputation> &recompute) {
+    std::map<Recomputation, Positions> scaled;
+    PositionCosts positions;
+    for (size_t p = 0; p < recompute.size(); ++p) {
+      auto [found, fresh] = scaled.try_emplace(recompute[p]);
+      if (fresh)
+        if (auto measured = scaledRows(group, recompute[p]))
+          found->second = std::move(*measured);
+      if (found->second.empty())
+        return 0;
+      positions.push_back(&found->second[found->second.size() == 1 ? 0 : p]);
+    }
+    return lowestOf(group, schedule, std::move(positions));
   }
 
   void estimate(const Entry &entry) {

@@ -2,7 +2,7 @@
 // a tighter bound, until it is estimated or no longer needs to be:
 //
 //   1  the computation of a rank, as if every split were even and free
-//   2  the layers as measured with this axis tp and many rows: no fewer rows take less time per row
+//   2  the layers as measured with this axis tp, this recomputation and many rows: no fewer rows take less time per row
 //   3  the layers as measured with these rows and this recomputation, in the shortest stages
 //   4  the layers as measured on this mesh with this stage of ZeRO: the estimate of each schedule
 //

@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 #include <tuple>
 
@@ -483,25 +484,52 @@ private:
     return {group.split, group.pipeline, group.microbatches, group.order, schedule.name, schedule.chunks};
   }
 
-  /// The whole model's plan; null, with the reason in `problem`, if it cannot be made or does not fit.
-  std::shared_ptr<const PlanFile> finalistOf(const Strategy &strategy) {
+  /// A plan of the whole model.
+  struct Finalist {
+    Strategy strategy;
+    double step = 0;     ///< seconds; 0: it cannot be made, or does not fit
+    std::string problem; ///< then: why
+  };
+
+  /// Compiles and simulates a plan of `model`, the whole model with the rows of the strategy.
+  void judge(Finalist &finalist, GraphModule model) const {
     CompileOptions trial = without(options.batch);
-    trial.strategy = strategy;
-    const int64_t microbatches = strategy.microbatches,
-                  evalBatch = options.evalBatch ? options.evalBatch : options.batch;
+    trial.strategy = finalist.strategy;
     try {
-      auto file = PlanFile::fromBytes(compile(trace(options.batch / microbatches, evalBatch / microbatches), trial),
-                                      "a finalist");
-      const auto lacks = partitioner::memoryProblem(file->plan(), cluster);
-      if (!lacks)
-        return file;
-      problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
+      const auto file = PlanFile::fromBytes(compile(std::move(model), trial), "a finalist");
+      if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster))
+        finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
+      else
+        finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds;
     } catch (const Error &error) {
       if (error.status != Status::User)
         throw;
-      problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
+      finalist.problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
     }
-    return nullptr;
+  }
+
+  /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
+  std::vector<Finalist> judged(std::span<const Candidate> candidates) {
+    std::vector<Finalist> finalists;
+    std::vector<std::optional<GraphModule>> models;
+    const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
+    for (const Candidate &candidate : candidates) {
+      Finalist &finalist = finalists.emplace_back(Finalist{.strategy = strategyOf(candidate)});
+      const int64_t microbatches = candidate.group.microbatches;
+      try {
+        models.emplace_back(trace(options.batch / microbatches, evalBatch / microbatches));
+      } catch (const Error &error) {
+        if (error.status != Status::User)
+          throw;
+        models.emplace_back();
+        finalist.problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
+      }
+    }
+    inParallel(finalists.size(), [&](size_t i) {
+      if (models[i])
+        judge(finalists[i], std::move(*models[i]));
+    });
+    return finalists;
   }
 
   /// Compiles and simulates the candidates that are estimated to be the fastest. Without a record if none of them can
@@ -511,22 +539,25 @@ private:
     auto record = std::make_shared<plan::SearchT>();
     record->compiled = compiledBefore;
     constexpr size_t mostThatLack = 8;
-    for (const Candidate &candidate : finalistsOf(outcome, mostThatLack)) {
-      if (record->step > 0 && (record->compiled >= compiledAtMost || (record->stopped_early = input.stops())))
+    const std::vector<Candidate> finalists = finalistsOf(outcome, mostThatLack);
+    const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
+    for (size_t at = 0; at < finalists.size() && !enough(); at += workers.size()) {
+      if (record->step > 0 && (record->stopped_early = input.stops()))
         break;
-      const Strategy strategy = strategyOf(candidate);
-      const auto file = finalistOf(strategy);
-      ++record->compiled;
-      if (!file) {
-        if (!candidate.byOp)
-          excluded.insert(rowOf(candidate.group, candidate.schedule));
-        continue;
+      const std::span<const Candidate> some =
+          std::span(finalists).subspan(at, std::min(workers.size(), finalists.size() - at));
+      const std::vector<Finalist> made = judged(some);
+      for (size_t i = 0; i < made.size() && !enough(); ++i) { // as if one after another
+        ++record->compiled;
+        if (made[i].step == 0) {
+          problem = made[i].problem;
+          if (!some[i].byOp)
+            excluded.insert(rowOf(some[i].group, some[i].schedule));
+        } else if (record->step == 0 || made[i].step < record->step) {
+          best.strategy = made[i].strategy;
+          record->step = made[i].step, record->estimate = some[i].estimate.seconds;
+        }
       }
-      const double step = partitioner::simulate(file->plan(), cluster).stepSeconds;
-      if (record->step > 0 && step >= record->step)
-        continue;
-      best.strategy = strategy;
-      record->step = step, record->estimate = candidate.estimate.seconds;
     }
     if (record->step == 0) {
       compiledBefore = record->compiled;
