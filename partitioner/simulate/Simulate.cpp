@@ -354,7 +354,8 @@ private:
   void conclude() {
     double span = 0, work = 0;
     for (ClassState &state : states) {
-      state.times.idle = std::max(0.0, result.stepSeconds - state.times.busy - state.times.communication);
+      const double idle = result.stepSeconds - state.times.busy - state.times.communication;
+      state.times.idle = idle > 1e-12 * result.stepSeconds ? idle : 0; // otherwise what rounding leaves of sums
       result.flops += state.times.flops * state.info->ranks;
       result.times.push_back(state.times);
       if (options.timeline)

@@ -90,6 +90,25 @@ class Splits(Case):
                   "--steps", 3]
         self.curves("seq", common, [["--mesh", "dp=2,pp=2"], ["--mesh", "tp=2"]])
 
+    def test_split(self):
+        common = ["--data", DIGITS, "--width", 48, "--batch", 12, "--microbatches", 2, "--steps", 3]
+        lesson = os.path.join(programs.ROOT, "samples", "08_split")
+        self.curves("split", common, [["--mesh", "dp=4"], ["--mesh", "tp=4"], ["--strategy", os.path.join(lesson, "whole.toml")],
+                                      ["--strategy", os.path.join(lesson, "gathered.toml")],
+                                      ["--mesh", "tp=3", "--convolutions", "samples"],
+                                      ["--mesh", "dp=2,tp=2", "--convolutions", "samples"]])
+
+    def test_schedule(self):
+        common = ["--data", DIGITS, "--width", 16, "--batch", 16, "--microbatches", 4, "--steps", 3]
+        pipeline = ["--mesh", "pp=4", "--schedule"]
+        self.curves("schedule", common, [[*pipeline, "gpipe"], [*pipeline, "interleaved", "--virtual", 2], [*pipeline, "zb-h1"],
+                                         ["--mesh", "pp=2", "--schedule", "zb-v"], ["--mesh", "dp=2,pp=2", "--recompute", "full"],
+                                         ["--mesh", "tp=2"]])
+
+    def test_search(self):
+        common = ["--batch", 16, "--microbatches", 2, "--steps", 3]
+        self.curves("search", common, [["--mesh", "dp=2,pp=2"], ["--mesh", "tp=2"], ["--mesh", "tp=3"], ["--devices", 4]])
+
     def test_positions_share_their_kernels(self):
         plan, kernels = self.path("seq.plan"), {}
         for context in (8, 16):

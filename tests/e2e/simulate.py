@@ -75,6 +75,7 @@ class Simulate(Case):
         self.assertEqual(found["peak_bytes"], json.loads(self.ok("cleave", "show", "--json", self.plan))["peak_bytes"])
         for rank in found["ranks"]:
             self.assertAlmostEqual(rank["busy_ms"] + rank["idle_ms"] + rank["communication_ms"], found["step_ms"])
+            self.assertTrue(rank["idle_ms"] == 0 or rank["idle_ms"] > 1e-12 * found["step_ms"], "no time, only rounding")
         self.assertAlmostEqual(found["samples_per_s"], 128 / found["step_ms"] * 1e3)
         with open(trace) as lines:
             ends = [e["ts"] + e["dur"] for e in json.load(lines)["traceEvents"] if e["ph"] == "X"]
