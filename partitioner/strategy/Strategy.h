@@ -140,7 +140,7 @@ Mesh parseMesh(const std::string &text);
 std::string meshText(const Mesh &mesh);
 
 /// A mesh for `devices` devices by kind of parallelism: data, model, pipeline or hybrid (data x model x pipeline, as
-/// even as the divisors allow). Throws userError for `auto`, because there is no search yet.
+/// even as the divisors allow). Throws userError for `auto`, which has no mesh of its own.
 Mesh meshFor(int64_t devices, const std::string &kind);
 
 } // namespace cleave::partitioner
