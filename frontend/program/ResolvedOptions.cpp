@@ -3,9 +3,9 @@
 #include "frontend/program/Options.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
-#include "partitioner/cost/ScatterGather.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/strategy/Request.h"
+#include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/checkpoint/TrainingJson.h"
@@ -91,6 +91,8 @@ Request askedOf(const RunOptions &options, bool searched = false) {
   asked.chunks = options.virtualStages;
   if (options.sequenceParallel)
     asked.sequence = axisName(AxisRole::Tensor);
+  if (options.scatterGather == "never" || options.scatterGather == "always")
+    asked.scatterGather = options.scatterGather == "always";
   asked.zero = options.zero;
   if (!options.recompute.empty())
     asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
@@ -204,26 +206,6 @@ static bool chooseChannelsLast(const ResolvedOptions &resolved, const RunOptions
              : options.layout == "nhwc";
 }
 
-/// The size in bytes from which messages between stages are sent in slices; 0: never.
-static int64_t chooseScatterGather(const RunOptions &options, const partitioner::Strategy &strategy,
-                                   const std::optional<partitioner::Cluster> &cluster) {
-  const std::string &when = options.scatterGather;
-  if (when == "never" || when == "always")
-    return when == "always";
-  if (when.empty() && strategy.scatterGather)
-    return *strategy.scatterGather;
-  const Mesh &mesh = strategy.mesh;
-  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) {
-    std::vector<int64_t> coords;
-    for (const MeshAxis &axis : mesh.axes)
-      coords.push_back(*axis.role() == AxisRole::Pipeline ? pp : *axis.role() == AxisRole::Data ? dp : tp);
-    return mesh.rank(coords);
-  };
-  return cluster ? partitioner::scatterGatherBytes(*cluster, mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
-                                                   mesh.size(AxisRole::Pipeline), rankAt)
-                 : 0;
-}
-
 /// The backend of the cluster's devices, which must agree with --backend; without a cluster, that of --backend.
 static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
   if (!cluster)
@@ -282,7 +264,13 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
                       text(resolved.backend)));
     resolved.cluster = assumedCluster(resolved.left->devices).toToml();
   }
-  resolved.strategy.scatterGather = chooseScatterGather(options, resolved.strategy, cluster);
+  if (options.scatterGather == "auto") { // whatever a file says
+    resolved.strategy.scatterGather.reset();
+    if (resolved.left)
+      resolved.left->pins.scatterGather.reset();
+  }
+  if (cluster && !resolved.left && !resolved.strategy.scatterGather)
+    resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
   resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
   if (resolved.left)
     resolved.left->batch = resolved.batch;

@@ -126,7 +126,7 @@ std::string Strategy::toToml() const {
   }
   out += fmt::format("sequence = {}\n", quote(sequence)); // also what is off: what a file leaves out is open
   out += fmt::format("zero = {}\n", zero);
-  if (scatterGather.value_or(0))
+  if (scatterGather)
     out += fmt::format("scatter_gather = {}\n", *scatterGather);
   if (!stages.empty()) {
     out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);

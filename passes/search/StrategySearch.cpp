@@ -10,6 +10,7 @@
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
+#include "partitioner/strategy/SlicedMessages.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
@@ -405,6 +406,8 @@ private:
   Strategy strategyOf(const Candidate &candidate) {
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.mesh.order = candidate.group.order;
+    if (!strategy.scatterGather)
+      strategy.scatterGather = partitioner::slicedMessageBytes(cluster, strategy.mesh);
     setRecompute(strategy, recomputeOf(candidate));
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
