@@ -73,9 +73,11 @@ std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) 
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy) && !searched)
-    throw userError(
-        fmt::format("--devices {}: cannot be combined with a strategy file, which has a mesh", options.devices));
+  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy) && !searched) {
+    Request::load(options.strategy); // a word that is no file is reported first
+    throw userError(fmt::format("--devices {}: cannot be combined with the strategy file {}, which has a mesh",
+                                options.devices, options.strategy));
+  }
   return kind                    ? std::optional(partitioner::meshFor(options.devices, options.strategy))
          : !options.mesh.empty() ? std::optional(partitioner::parseMesh(options.mesh))
                                  : std::nullopt;
