@@ -1,4 +1,4 @@
-// Runs work in MLIR's thread pool.
+// Runs work in MLIR's thread pool, or on threads of its own.
 #include "passes/rewrite/Parallel.h"
 
 #include "runtime/base/Error.h"
@@ -8,22 +8,53 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 namespace cleave::passes {
 
-void forEachInParallel(mlir::MLIRContext *context, llvm::ArrayRef<size_t> order,
-                       llvm::function_ref<void(size_t)> work) {
-  std::vector<std::exception_ptr> errors(order.size());
-  mlir::parallelForEach(context, order, [&](size_t i) {
+namespace {
+
+/// Errors of work on other threads, which cannot leave them. Rethrows that of the smallest number.
+class Errors {
+public:
+  explicit Errors(size_t count) : errors(count) {}
+  void guard(size_t i, llvm::function_ref<void(size_t)> work) {
     try {
       work(i);
-    } catch (...) { // LLVM's thread pool does not propagate exceptions
+    } catch (...) {
       errors[i] = std::current_exception();
     }
-  });
-  for (const std::exception_ptr &error : errors)
-    if (error)
-      std::rethrow_exception(error);
+  }
+  void rethrow() const {
+    for (const std::exception_ptr &error : errors)
+      if (error)
+        std::rethrow_exception(error);
+  }
+
+private:
+  std::vector<std::exception_ptr> errors;
+};
+
+} // namespace
+
+void forEachInParallel(mlir::MLIRContext *context, llvm::ArrayRef<size_t> order,
+                       llvm::function_ref<void(size_t)> work) {
+  Errors errors(order.size());
+  mlir::parallelForEach(context, order, [&](size_t i) { errors.guard(i, work); });
+  errors.rethrow();
+}
+
+void onThreads(size_t count, llvm::function_ref<void(size_t)> work) {
+  Errors errors(count);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < count; ++i)
+      threads.emplace_back([&, i] { errors.guard(i, work); });
+    if (count > 0)
+      errors.guard(0, work);
+  }
+  errors.rethrow();
 }
 
 void forEachInParallel(llvm::ArrayRef<mlir::func::FuncOp> functions,

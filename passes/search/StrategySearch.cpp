@@ -12,13 +12,13 @@
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
 #include "passes/pipeline/Pipeline.h"
+#include "passes/rewrite/Parallel.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
-#include <exception>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -197,7 +197,7 @@ private:
     std::vector<Reduced *> models;
     for (size_t i = 0; i < splits.size(); ++i)
       models.push_back(reduced(splits[i].rows, i % workers.size()));
-    inParallel(std::min(workers.size(), splits.size()), [&](size_t worker) {
+    onThreads(std::min(workers.size(), splits.size()), [&](size_t worker) {
       for (size_t i = worker; i < splits.size(); i += workers.size())
         files[i] = trialOf(splits[i], models[i]);
     });
@@ -205,28 +205,6 @@ private:
       trials.emplace(splits[i], std::move(files[i]));
     for (const auto &[split, site] : wanted)
       measure(split, site);
-  }
-
-  /// Calls work(0) to work(count - 1) at the same time; rethrows the error of the smallest one.
-  static void inParallel(size_t count, const std::function<void(size_t)> &work) {
-    std::vector<std::exception_ptr> errors(count);
-    const auto guarded = [&](size_t i) {
-      try {
-        work(i);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    };
-    {
-      std::vector<std::jthread> threads;
-      for (size_t i = 1; i < count; ++i)
-        threads.emplace_back(guarded, i);
-      if (count > 0)
-        guarded(0);
-    }
-    for (const std::exception_ptr &error : errors)
-      if (error)
-        std::rethrow_exception(error);
   }
 
   /// The same with the shardings that the solver found; null if in its costs they are no better than the default ones.
@@ -352,6 +330,12 @@ private:
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
+  /// Of a device whose node has so many that send.
+  double networkSecondsPerByte(const partitioner::DeviceConstants &constants, int64_t senders) const {
+    return 1 / (constants.networkFraction * std::min(cluster.network->bytesPerSecond() / static_cast<double>(senders),
+                                                     constants.deviceNetworkBytesPerSecond));
+  }
+
   /// Between the devices of two positions of the pipeline.
   double secondsPerByte(const PlanGroup &group, int64_t from, int64_t to) const {
     const uint32_t sender = sites.firstDevice(group, from), receiver = sites.firstDevice(group, to);
@@ -362,9 +346,7 @@ private:
       return 1 / (node.inside->bytesPerSecond() * constants.messageFraction);
     if (!cluster.network)
       return 0;
-    const auto senders = static_cast<double>(std::min(group.split.data * group.split.tensor, node.devicesPerNode()));
-    return 1 / (constants.networkFraction *
-                std::min(cluster.network->bytesPerSecond() / senders, constants.deviceNetworkBytesPerSecond));
+    return networkSecondsPerByte(constants, std::min(group.split.data * group.split.tensor, node.devicesPerNode()));
   }
 
   double secondsPerByte(const PlanGroup &group) const {
@@ -375,9 +357,7 @@ private:
       return 1 / (inside->bytesPerSecond() * constants.messageFraction);
     if (!cluster.network)
       return 0;
-    const auto senders = static_cast<double>(std::min(ranks, perNode));
-    return 1 / (constants.networkFraction *
-                std::min(cluster.network->bytesPerSecond() / senders, constants.deviceNetworkBytesPerSecond));
+    return networkSecondsPerByte(constants, std::min(ranks, perNode));
   }
 
   /// One rule for all layers, and one for each layer of a rank that recomputes otherwise.
@@ -528,7 +508,7 @@ private:
         finalist.problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
       }
     }
-    inParallel(finalists.size(), [&](size_t i) {
+    onThreads(finalists.size(), [&](size_t i) {
       if (models[i])
         judge(finalists[i], std::move(*models[i]));
     });
