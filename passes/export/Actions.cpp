@@ -67,6 +67,8 @@ public:
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
+    if (streams)
+      holdGathered();
     std::vector<SegmentUse> uses;
     for (const SegmentDraft &segment : builder.segments)
       uses.push_back(useOf(builder, segment, streams));
@@ -114,6 +116,21 @@ private:
         if (builder.slot(message.slot).space == plan::Space::Placed)
           holds.push_back({i, message.slot, *at});
       }
+  }
+
+  /// What the collectives of a beginning read stays in its place during the first forward pass, which runs at the same
+  /// time: it would otherwise wait for the last collective, because it writes there.
+  void holdGathered() {
+    for (size_t i = 0; i + 2 < actions.size(); ++i) {
+      const SegmentDraft &segment = segmentOf(actions[i]);
+      if (segment.segment->kind != plan::SegmentKind::Begin)
+        continue;
+      for (const auto &step : segment.segment->steps)
+        if (const plan::CollectiveT *collective = step->op.AsCollective())
+          for (const auto &buffer : collective->buffers)
+            if (builder.slot(buffer->in).space == plan::Space::Placed)
+              holds.push_back({i, buffer->in, i + 2});
+    }
   }
 
   size_t finishSegment() {
