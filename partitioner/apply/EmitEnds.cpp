@@ -4,6 +4,7 @@
 #include "partitioner/annotate/Annotate.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/Reshard.h"
+#include "partitioner/strategy/Buckets.h"
 
 #include <algorithm>
 
@@ -11,10 +12,6 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 namespace {
-
-// Maximum size of a gradient bucket, which is reduced as one message. A larger one would wait too long for its last
-// gradient.
-constexpr int64_t bucketBytes = 25 << 20;
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
@@ -68,7 +65,7 @@ std::vector<Bucket> bucketsOf(const StepInfo &info, LocalFunction &local, int64_
     auto open = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket &b) {
       return b.axes == sum.axes && b.positions == sum.positions && b.element == sum.element;
     });
-    if (open == buckets.rend() || open->bytes + bytes > bucketBytes) {
+    if (open == buckets.rend() || open->bytes + bytes > gradientBucketBytes) {
       buckets.push_back(std::move(sum));
       open = buckets.rbegin();
     }

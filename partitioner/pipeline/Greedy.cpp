@@ -140,7 +140,7 @@ private:
     double arrival = r.free;
     if (receiver != rank) {
       double &link = r.link[receiver != (rank + 1) % ranks.size()];
-      arrival = link = std::max(arrival, link) + costs.send;
+      arrival = link = std::max(arrival, link) + costs.message(work.work);
       events.push({arrival, receiver});
     }
     (work.work == Work::Forward ? forwardArrival : gradientArrival)[slot(reader, work.microbatch)] = arrival;

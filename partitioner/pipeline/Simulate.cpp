@@ -5,6 +5,9 @@
 #include "runtime/base/Error.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
 
 namespace cleave::partitioner {
 namespace {
@@ -41,7 +44,7 @@ public:
     // A rank sends to its two neighbours; with two ranks both neighbours are the same rank.
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
     const double begin = std::max(time.end, link);
-    arrival = link = begin + stages[size_t(work.stage)].send;
+    arrival = link = begin + stages[size_t(work.stage)].message(work.work);
     sent(rank, PipelineMessage{work, receiver, {begin, arrival}});
   }
 
@@ -80,6 +83,32 @@ std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, 
   return clock.take();
 }
 
+double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
+                     const std::vector<std::vector<Span>> &times, const std::vector<int64_t> &nodeOf) {
+  struct LinkUse {
+    double first = INFINITY, last = 0, load = 0;
+  };
+  std::map<std::pair<int64_t, bool>, LinkUse> links; // by node, and whether messages enter it
+  for (size_t rank = 0; rank < times.size(); ++rank)
+    for (size_t i = 0; i < times[rank].size(); ++i) {
+      const ScheduledWork &work = schedule.order[rank][i];
+      const int64_t reader = readerOf(work, schedule.stages());
+      const int64_t from = nodeOf[rank], to = reader < 0 ? from : nodeOf[size_t(schedule.rankOf(reader))];
+      if (from == to)
+        continue;
+      const double seconds = stages[size_t(work.stage)].message(work.work), end = times[rank][i].end;
+      for (LinkUse *use : {&links[{from, false}], &links[{to, true}]}) {
+        use->first = std::min(use->first, end);
+        use->last = std::max(use->last, end + seconds);
+        use->load += seconds;
+      }
+    }
+  double wait = 0;
+  for (const auto &[link, use] : links)
+    wait = std::max(wait, use.load - (use.last - use.first));
+  return wait;
+}
+
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages) {
   std::vector<double> peaks;
   for (const auto &order : schedule.order) {
@@ -114,7 +143,7 @@ PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts
     for (const ScheduledWork &work : schedule.order[rank])
       result.busy += stages[size_t(work.stage)].of(work.work);
     for (const PipelineMessage &message : result.messages)
-      result.communication += stages[size_t(message.result.stage)].send;
+      result.communication += stages[size_t(message.result.stage)].message(message.result.work);
     timeline.step = std::max(timeline.step, result.works.back().end);
   }
   timeline.bubbleFraction = bubbleFraction(timeline.ranks);
@@ -130,8 +159,9 @@ double lowestStep(const Schedule &schedule, const std::vector<StageCosts> &stage
                          (schedule.rankOf(s) == schedule.rankOf(s - 1) ? 0 : stages[size_t(s - 1)].send);
   double least = reached[size_t(last)] + stages[size_t(last)].forward, back = 0;
   for (int64_t s = last; s >= 0; --s)
-    back += stages[size_t(s)].inputGradient +
-            (s > 0 && schedule.rankOf(s) != schedule.rankOf(s - 1) ? stages[size_t(s)].send : 0);
+    back +=
+        stages[size_t(s)].inputGradient +
+        (s > 0 && schedule.rankOf(s) != schedule.rankOf(s - 1) ? stages[size_t(s)].message(Work::InputGradient) : 0);
   least += back + stages[0].weightGradient;
   for (int64_t rank = 0; rank < schedule.ranks; ++rank) {
     double work = 0;

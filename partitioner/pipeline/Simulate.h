@@ -18,7 +18,10 @@ struct StageCosts {
   /// gradients from the beginning of the backward pass (of its input gradient, if it is split) to its end (that of its
   /// weight gradient).
   double activationBytes = 0, gradientBytes = 0;
+  /// Time of a message to the stage before, if it takes another time than `send`.
+  std::optional<double> sendBack = std::nullopt;
 
+  double message(Work work) const { return work == Work::Forward ? send : sendBack.value_or(send); }
   double of(Work work) const {
     return work == Work::Forward         ? forward
            : work == Work::Backward      ? inputGradient + weightGradient
@@ -75,6 +78,12 @@ PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts
 
 /// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages);
+
+/// By how much messages over links that ranks share lengthen a step that runs at `times`: from the first message over a
+/// link to the last one, all of them need their time one after the other. `nodeOf`: the node of each rank; all messages
+/// that leave a node share a link, and all that enter it.
+double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
+                     const std::vector<std::vector<Span>> &times, const std::vector<int64_t> &nodeOf);
 
 /// The most bytes that each rank holds at once.
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages);

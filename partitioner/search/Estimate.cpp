@@ -2,6 +2,7 @@
 #include "partitioner/search/Estimate.h"
 
 #include "partitioner/pipeline/Cuts.h"
+#include "partitioner/search/Ends.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,8 +22,9 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 } // namespace
 
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
-                     Links links, std::span<const size_t> begins)
-    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)), begins(begins) {}
+                     Links links, std::span<const size_t> begins, std::vector<int64_t> nodes)
+    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)), begins(begins),
+      nodes(std::move(nodes)) {}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
@@ -132,6 +134,7 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     const SiteCosts &site = siteAt(position);
     stage.memory.resize(site.size());
     const size_t end = s + 1 < stages.size() ? begins[s + 1] : layers.size();
+    stage.begin = begins[s], stage.end = end;
     for (size_t i = begins[s]; i < end; ++i) {
       const LayerCost &layer = useOf(layers[i], site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
@@ -141,24 +144,50 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
       for (size_t k = 0; k < site.size(); ++k)
         add(stage.memory[k], useOf(layers[i], site[k].costs));
     }
+    const auto message = [&](int64_t neighbour, size_t lastLayer) {
+      const int64_t other = shape.rankOf(neighbour);
+      return other == position ? 0 : milliseconds * links(position, other, rows * layers[lastLayer].sentBytes);
+    };
     if (s + 1 < stages.size())
-      stage.costs.send =
-          milliseconds * rows * layers[end - 1].sentBytes * links(position, shape.rankOf(static_cast<int64_t>(s) + 1));
+      stage.costs.send = message(static_cast<int64_t>(s) + 1, end - 1);
+    if (s > 0)
+      stage.costs.sendBack = message(static_cast<int64_t>(s) - 1, begins[s] - 1);
   }
   return stages;
 }
 
-double Estimator::exposedEnds(const PlanCosts &use, double bytes, double forward, double backward) {
-  // What precedes and follows the passes grows with the parameters of a rank.
-  const double scale = bytes / std::max(use.total.parameters, 1.0);
-  const auto exposed = [&](double seconds, int64_t count, double hiding) {
-    if (!use.hides)
-      return seconds * scale;
-    const double one = count ? seconds / static_cast<double>(count) : 0; // the first gather, the last sum
-    return std::max(one, seconds * scale - hiding);
-  };
-  return (use.beginWork + use.endWork) * scale + exposed(use.gathers, use.gatherCount, forward) +
-         exposed(use.sums, use.sumCount, backward);
+double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
+                           const std::vector<std::vector<Span>> &times) const {
+  double delay = 0, finish = 0;
+  for (int64_t position = 0; position < group.pipeline; ++position) {
+    const PlanCosts &use = costsAt(position);
+    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
+    const std::vector<ScheduledWork> &order = schedule.order[static_cast<size_t>(position)];
+    std::vector<StagePasses> passes;
+    double parameters = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (schedule.rankOf(static_cast<int64_t>(s)) != position)
+        continue;
+      StagePasses &own = passes.emplace_back();
+      own.split = schedule.backward == BackwardPass::Split;
+      parameters += stages[s].parameters;
+      for (size_t i = stages[s].begin; i < stages[s].end; ++i)
+        own.layers.push_back(&useOf(layers[i], use));
+      for (size_t w = order.size(); w-- > 0;) {
+        if (order[w].stage != static_cast<int64_t>(s))
+          continue;
+        const Span span{spans[w].begin / milliseconds, spans[w].end / milliseconds};
+        if (order[w].work == Work::Forward)
+          own.firstForward = span; // the last one that is found
+        else if (Span &last = order[w].work == Work::InputGradient ? own.lastInputs : own.lastWeights; last.end == 0)
+          last = span;
+      }
+    }
+    const double scale = parameters / std::max(use.total.parameters, 1.0);
+    delay = std::max(delay, delayOfBegin(use, passes, scale));
+    finish = std::max(finish, endOfUpdate(use, passes, scale, spans.empty() ? 0 : spans.back().end / milliseconds));
+  }
+  return delay + finish;
 }
 
 double Estimator::lowest(const ScheduleChoice &schedule) const {
@@ -241,19 +270,9 @@ Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &
   const auto times = timesOf(schedule, costs);
   if (!times)
     return {INFINITY, INFINITY, 0};
-  estimate.seconds = 0;
-  for (int64_t position = 0; position < group.pipeline; ++position) {
-    double parameters = 0, forward = 0, backward = 0; // of one microbatch
-    for (size_t s = 0; s < stages.size(); ++s)
-      if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
-        parameters += stages[s].parameters;
-        forward += stages[s].costs.forward / milliseconds;
-        backward += (stages[s].costs.inputGradient + stages[s].costs.weightGradient) / milliseconds;
-      }
-    const std::vector<Span> &spans = (*times)[static_cast<size_t>(position)];
-    const double end = spans.empty() ? 0 : spans.back().end / milliseconds;
-    estimate.seconds = std::max(estimate.seconds, end + exposedEnds(costsAt(position), parameters, forward, backward));
-  }
+  estimate.seconds = withEnds(schedule, stages, *times);
+  if (!nodes.empty())
+    estimate.seconds += waitsForLinks(schedule, costs, *times, nodes) / milliseconds;
   addMemory(estimate, schedule, stages);
   return estimate;
 }

@@ -33,12 +33,13 @@ using PositionCosts = std::vector<const SiteCosts *>;
 /// Estimates the plans of a group.
 class Estimator {
 public:
-  /// Seconds that a byte takes from one position of the pipeline to another.
-  using Links = std::function<double(int64_t from, int64_t to)>;
+  /// Seconds of the messages from one position of the pipeline to another, of `bytes` for each group along axis tp.
+  using Links = std::function<double(int64_t from, int64_t to, double bytes)>;
 
-  /// `begins`: the first layer of each stage, if that is decided for plans with as many stages.
+  /// `begins`: the first layer of each stage, if that is decided for plans with as many stages. `nodes`: of each
+  /// position of the pipeline, see waitsForLinks; empty: messages share no links.
   Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links,
-            std::span<const size_t> begins = {});
+            std::span<const size_t> begins = {}, std::vector<int64_t> nodes = {});
 
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
@@ -59,6 +60,7 @@ private:
   };
   struct Stage {
     StageCosts costs;
+    size_t begin = 0, end = 0;  ///< layers
     double parameters = 0;      ///< bytes
     std::vector<Memory> memory; ///< on each kind of device of its position
   };
@@ -74,9 +76,9 @@ private:
   std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
   static void add(Memory &memory, const LayerCost &layer);
   std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;
-  /// Seconds before and after the passes of a rank with so many bytes of parameters. The first microbatch's forward
-  /// pass hides what gathers parameters, the last one's backward pass what sums gradients.
-  static double exposedEnds(const PlanCosts &use, double bytes, double forward, double backward);
+  /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
+  double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
+                  const std::vector<std::vector<Span>> &times) const;
   void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages) const;
 
   const std::vector<SearchLayer> &layers;
@@ -84,6 +86,7 @@ private:
   const PositionCosts positions;
   const Links links;
   const std::span<const size_t> begins;
+  const std::vector<int64_t> nodes;
 };
 
 } // namespace cleave::partitioner

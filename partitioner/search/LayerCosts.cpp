@@ -8,6 +8,7 @@
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Communication.h"
 #include "runtime/plan/steps/Steps.h"
 
 #include <algorithm>
@@ -25,9 +26,9 @@ class LayerMeasure {
 public:
   LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, size_t rankClass,
                const LayerOf &layerOf)
-      : plan(plan), timeline(simulation.timeline[rankClass]),
-        program(*plan.programs()->Get(simulation.ranks.classes[rankClass].program)),
-        kind(cluster.devices[simulation.ranks.classes[rankClass].kind]), layerOf(layerOf) {}
+      : plan(plan), timeline(simulation.timeline[rankClass]), ranks(simulation.ranks),
+        own(simulation.ranks.classes[rankClass]), program(*plan.programs()->Get(own.program)),
+        kind(cluster.devices[own.kind]), layerOf(layerOf) {}
 
   PlanCosts run() {
     findWeightGradients();
@@ -142,6 +143,8 @@ private:
       (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
       if (weightSteps.count(&step))
         layer.weightGradient += seconds * share / all;
+      if (step.op_type() == plan::StepOp::Collective)
+        (isForward(segment) ? layer.exchangesForward : layer.exchangesBackward) = true;
     }
   }
 
@@ -153,34 +156,66 @@ private:
     std::vector<StepSpan> spans = timeline;
     std::ranges::stable_sort(spans, {}, &StepSpan::begin);
     use.hides = backendOf(plan) == Target::Kind::Cuda;
-    const auto last = static_cast<int32_t>(plan.microbatches()) - 1;
     double clock = 0;
     for (const StepSpan &span : spans) {
       const plan::Segment &segment = segmentOf(span);
       const plan::Step &step = *segment.steps()->Get(span.step);
       const bool collective = step.op_type() == plan::StepOp::Collective;
-      const int32_t microbatch = program.train()->Get(span.action)->microbatch();
       const double seconds = span.end - span.begin;
       if (!isPass(segment.kind()))
-        addEnds(segment.kind() == plan::SegmentKind::Begin, collective, seconds);
-      else if (collective && microbatch == last) // those that sum gradients within the last backward pass
-        use.sums += seconds, ++use.sumCount;
-      if (isPass(segment.kind()) && collective && microbatch == measured)
-        use.sums -= seconds, --use.sumCount;
-      if (span.stream != 0)
+        addEnds(segment.kind() == plan::SegmentKind::Begin, step, seconds);
+      const bool counts = isPass(segment.kind()) && program.train()->Get(span.action)->microbatch() == measured;
+      if (span.stream != 0) {
+        if (counts && collective)
+          addTime(segment, step, 0, 0);
         continue;
-      if (isPass(segment.kind()) && microbatch == measured)
+      }
+      if (counts)
         addTime(segment, step, std::max(0.0, span.end - clock), collective ? 0 : seconds);
       clock = std::max(clock, span.end);
     }
-    use.sums = std::max(0.0, use.sums), use.sumCount = std::max<int64_t>(use.sumCount, 1);
   }
 
-  void addEnds(bool begin, bool collective, double seconds) {
-    if (collective)
-      (begin ? use.gathers : use.sums) += seconds, ++(begin ? use.gatherCount : use.sumCount);
-    else
+  void addEnds(bool begin, const plan::Step &step, double seconds) {
+    const auto *collective = step.op_as_Collective();
+    if (!collective) {
       (begin ? use.beginWork : use.endWork) += seconds;
+      return;
+    }
+    const auto bytes = static_cast<double>(steps::bytesOf(*collective));
+    const bool bucket = !begin && collective->kind() == plan::CollectiveKind::AllReduce;
+    double others = seconds;
+    for (uint32_t i = 0; i < length(collective->buffers()); ++i) {
+      const plan::CollectiveBuffer &buffer = *collective->buffers()->Get(i);
+      std::string layer = layerOfSlot(buffer.in());
+      if (layer.empty())
+        layer = layerOfSlot(buffer.out());
+      if (layer.empty())
+        continue;
+      const auto own = static_cast<double>(steps::elementsOf(*collective, buffer) * dtypeSize(collective->dtype()));
+      if (bucket)
+        use.layers[layer].buckets.push_back({groupOf(collective->group()), own});
+      else
+        (begin ? use.layers[layer].gathers : use.layers[layer].sums) += seconds * own / bytes;
+      others -= seconds * own / bytes;
+    }
+    (begin ? use.beginOthers : use.endOthers) += std::max(0.0, others);
+  }
+
+  /// The layer of a parameter, or of its gradient; empty for other slots.
+  std::string layerOfSlot(uint32_t slot) const {
+    const plan::Tensor *tensor = tensorOf(*program.slots()->Get(slot));
+    if (!tensor || tensor->kind() == plan::TensorKind::Metric || tensor->kind() == plan::TensorKind::Scalar)
+      return "";
+    return layerOf(cleave::text(tensor->name()));
+  }
+
+  size_t groupOf(uint32_t entry) {
+    const GroupUse &group = own.groups[entry];
+    const auto [found, fresh] = groups.try_emplace(group.first, use.groups.size());
+    if (fresh)
+      use.groups.push_back({group.links, ranks.flows[group.meeting].stretch});
+    return found->second;
   }
 
   const plan::Tensor *tensorOf(const plan::Slot &slot) const {
@@ -288,11 +323,14 @@ private:
 
   const plan::Plan &plan;
   const std::vector<StepSpan> &timeline;
+  const RankClasses &ranks;
+  const AlikeRanks &own;
   const plan::Program &program;
   const DeviceKind &kind;
   const LayerOf &layerOf;
   PlanCosts use;
-  std::set<uint32_t> kept; ///< slots
+  std::map<uint32_t, size_t> groups; ///< PlanCosts::groups, by the rank's entry
+  std::set<uint32_t> kept;           ///< slots
   std::set<const plan::Step *> weightSteps;
   std::map<uint32_t, std::string> writers;
   std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location
@@ -300,6 +338,11 @@ private:
 };
 
 } // namespace
+
+double secondsOf(const SumGroup &group, plan::CollectiveKind kind, double bytes) {
+  const TransferSeconds seconds = collectiveCost(kind, bytes, group.links).seconds;
+  return seconds.fixed + group.stretch * seconds.moving;
+}
 
 SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
                         const LayerOf &layerOf) {

@@ -3,6 +3,7 @@
 // fused kernels, library calls, and collectives as far as nothing hides them.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/cost/Collectives.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <functional>
@@ -11,6 +12,12 @@
 #include <vector>
 
 namespace cleave::partitioner {
+
+/// A gradient that ranks sum after the last microbatch in buckets, each one message.
+struct BucketedSum {
+  size_t group = 0; ///< index of PlanCosts::groups
+  double bytes = 0; ///< in the type of the sum
+};
 
 /// Seconds and bytes of one rank. Times are of one microbatch, from the end of the step before to the end of the
 /// layer's last step, so that the layers of a stage add up to it.
@@ -23,20 +30,27 @@ struct LayerCost {
   double scores = 0;        ///< the same for attention scores, on devices where it is not fused
   double transient = 0;     ///< the most bytes during a step of the layer, without what is kept
   double parameters = 0, copies = 0, gradients = 0, states = 0; ///< bytes as the plan stores them
+  bool exchangesForward = false, exchangesBackward = false;     ///< whether the passes have collectives
+  double gathers = 0;               ///< seconds of the collectives that gather its parameters before the passes
+  double sums = 0;                  ///< seconds of the collectives that sum one gradient each, after the passes
+  std::vector<BucketedSum> buckets; ///< other gradients, in the order in which the backward pass completes them
 };
+
+/// Ranks that sum gradients together, and how much longer their bytes move because other groups share their links.
+struct SumGroup {
+  GroupLinks links;
+  double stretch = 1;
+};
+double secondsOf(const SumGroup &group, plan::CollectiveKind kind, double bytes);
 
 struct PlanCosts {
   std::map<std::string, LayerCost> layers;
   LayerCost total; ///< sums over the layers; the largest transient
-  /// Before the first microbatch: seconds of computation, and of the collectives that gather parameters, which later
-  /// layers' forward passes hide if the device can communicate while it computes.
-  double beginWork = 0, gathers = 0;
-  /// After the last microbatch: seconds of computation, and of the collectives that sum gradients, which that
-  /// microbatch's backward pass can hide.
-  double endWork = 0, sums = 0;
-  int64_t gatherCount = 0, sumCount = 0;
-  bool hides = false; ///< whether the device can communicate while it computes
-  double others = 0;  ///< bytes that no layer has: inputs, workspaces, scalars
+  std::vector<SumGroup> groups;
+  double beginWork = 0, endWork = 0;     ///< seconds of computation before the first microbatch, and after the last
+  double beginOthers = 0, endOthers = 0; ///< seconds of collectives there that belong to no layer: metrics, norms
+  bool hides = false;                    ///< whether the device can communicate while it computes
+  double others = 0;                     ///< bytes that no layer has: inputs, workspaces, scalars
 };
 
 /// The costs on one kind of device of a site, and the bytes of the device that a plan may use.

@@ -56,8 +56,12 @@ std::optional<PositionCosts> measurePositions(const SearchInput &input, const Pl
 }
 
 Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, PositionCosts positions) {
-  return {input.layers, group, std::move(positions),
-          [&](int64_t from, int64_t to) { return input.secondsPerByte(group, from, to); }, input.begins};
+  return {input.layers,
+          group,
+          std::move(positions),
+          [&](int64_t from, int64_t to, double bytes) { return input.sendSeconds(group, from, to, bytes); },
+          input.begins,
+          input.nodes(group)};
 }
 
 class PlanSearch {
@@ -329,14 +333,60 @@ private:
     return bound;
   }
 
-  /// A lower bound of a row by its layers' costs, without the tail of the iteration.
+  /// A lower bound of a row by its layers' costs, by the messages between its nodes, and by the sums of its gradients.
   double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
-    const double lower = estimatorOf(input, group, positions).lowest(schedule);
-    if (positions.size() == 1)
-      return lower;
-    const double share =
-        leastShare(group, positions, [](const LayerCost &layer) { return layer.forward + layer.backward; });
-    return std::max(lower, static_cast<double>(group.microbatches) * share);
+    double lower = std::max({estimatorOf(input, group, positions).lowest(schedule), secondsOfMessages(group, schedule),
+                             secondsWithSums(group, positions)});
+    if (positions.size() > 1)
+      lower = std::max(lower, static_cast<double>(group.microbatches) * leastShare(group, positions, passes));
+    return lower;
+  }
+
+  static double passes(const LayerCost &layer) { return layer.forward + layer.backward; }
+
+  /// Seconds in which the busiest node sends or receives what its ranks exchange with those of other nodes, at the
+  /// least.
+  double secondsOfMessages(const PlanGroup &group, const ScheduleChoice &schedule) const {
+    const std::vector<int64_t> nodes = input.nodes(group);
+    if (nodes.empty() || group.pipeline == 1)
+      return 0;
+    double bytes = INFINITY;
+    for (size_t i = 0; i + 1 < input.layers.size(); ++i)
+      bytes = std::min(bytes, input.layers[i].sentBytes * static_cast<double>(group.split.rowsOfRank()));
+    const Schedule shape{schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
+    std::map<std::pair<int64_t, bool>, double> links;
+    const auto send = [&](int64_t from, int64_t to) {
+      const int64_t leaves = nodes[static_cast<size_t>(from)], enters = nodes[static_cast<size_t>(to)];
+      if (leaves == enters)
+        return;
+      const double seconds = input.sendSeconds(group, from, to, bytes);
+      links[{leaves, false}] += seconds, links[{enters, true}] += seconds;
+    };
+    for (int64_t stage = 0; stage + 1 < shape.stages(); ++stage) {
+      send(shape.rankOf(stage), shape.rankOf(stage + 1));
+      send(shape.rankOf(stage + 1), shape.rankOf(stage));
+    }
+    double most = 0;
+    for (const auto &[link, seconds] : links)
+      most = std::max(most, seconds);
+    return most * static_cast<double>(group.microbatches);
+  }
+
+  /// Seconds of a rank with the average share of the layers, of whose sums of gradients at most the last backward pass
+  /// hides a part. From stage 2 of ZeRO on, gradients are summed in every microbatch.
+  double secondsWithSums(const PlanGroup &group, const PositionCosts &positions) const {
+    if (group.split.data == 1 || positions.size() > 1)
+      return 0;
+    const PlanCosts &use = positions.front()->front().costs;
+    const auto shares = static_cast<double>(group.pipeline), count = static_cast<double>(group.microbatches);
+    const bool scatters = group.split.zero > 0, often = group.split.zero >= 2;
+    const double bytes = sumOf(use, [](const LayerCost &layer) { return layer.gradients; }) / shares * input.sumShare *
+                         (often ? static_cast<double>(group.split.data) : 1);
+    const double sums = input.sumSeconds(group, bytes, scatters);
+    if (often)
+      return slack * count * sums; // vectors are not split
+    const double backward = sumOf(use, [](const LayerCost &layer) { return layer.backward; }) / shares;
+    return count * sumOf(use, passes) / shares + std::max(0.0, sums - backward);
   }
 
   PositionCosts pointersTo(const Positions &positions) const {

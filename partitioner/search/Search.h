@@ -24,8 +24,17 @@ struct SearchInput {
   std::vector<SearchLayer> layers;
   std::vector<size_t> begins; ///< the first layer of each stage, if that is decided
   double least = 0;           ///< seconds of the operations alone
-  /// Seconds that a byte takes between two positions of the pipeline.
-  std::function<double(const PlanGroup &, int64_t from, int64_t to)> secondsPerByte;
+  /// See Sites.
+  std::function<double(const PlanGroup &, int64_t from, int64_t to, double bytes)> sendSeconds;
+  /// See Sites: no less than this is needed, whatever gradients' sums are like besides.
+  std::function<double(const PlanGroup &, double bytes, bool scatters)> sumSeconds = [](const PlanGroup &, double,
+                                                                                        bool) { return 0.0; };
+  /// Bytes of a gradient's element when it is summed, over those of the gradient.
+  double sumShare = 1;
+  /// The node of each position of the pipeline; empty: messages share no links.
+  std::function<std::vector<int64_t>(const PlanGroup &)> nodes = [](const PlanGroup &) {
+    return std::vector<int64_t>{};
+  };
   /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all
   /// devices are of one kind.
   std::function<std::vector<Site>(const PlanGroup &)> positions = [](const PlanGroup &) {

@@ -1,12 +1,16 @@
 // Numbers the places of ranks.
 #include "partitioner/search/Sites.h"
 
+#include "partitioner/strategy/SlicedMessages.h"
+#include "runtime/plan/plan_generated.h"
+
 #include <algorithm>
 #include <set>
 
 namespace cleave::partitioner {
 
-Sites::Sites(const Cluster &cluster, int64_t devices) : cluster(cluster), places(cluster.places(devices)) {
+Sites::Sites(const Cluster &cluster, int64_t devices)
+    : cluster(cluster), places(cluster.places(devices)), topology(devices, cluster) {
   std::set<size_t> found;
   for (const Cluster::Place &place : places)
     found.insert(place.kind);
@@ -54,17 +58,43 @@ std::vector<Site> Sites::partsAt(const Mesh &mesh, const std::vector<uint32_t> &
   return found;
 }
 
-const Sites::Placed &Sites::of(const PlanGroup &group) {
+/// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
+Site Sites::spreadSite(const Mesh &mesh) {
+  const int64_t ranks = mesh.ranks() / mesh.size(AxisRole::Pipeline), perNode = cluster.nodes.front().devicesPerNode();
+  if (mesh.order == axisRoles && (ranks % perNode == 0 || perNode % ranks == 0))
+    return 0;
+  std::vector<uint32_t> worst;
+  size_t most = 0;
+  for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position) {
+    std::vector<uint32_t> devices = devicesAt(mesh, position);
+    std::set<int64_t> nodes;
+    for (const uint32_t device : devices)
+      nodes.insert(places[device].node);
+    if (nodes.size() > most)
+      most = nodes.size(), worst = std::move(devices);
+  }
+  return numberOf(std::move(worst));
+}
+
+Sites::Placed &Sites::of(const PlanGroup &group) {
   std::vector<int64_t> key{group.split.data, group.split.tensor, group.pipeline};
   for (const AxisRole role : group.order)
     key.push_back(static_cast<int64_t>(role));
   auto [found, fresh] = placed.try_emplace(std::move(key));
   Placed &result = found->second;
-  if (fresh && oneKind())
-    result = {{0}, {{0}}, {{0}}};
-  if (!fresh || oneKind())
+  if (!fresh)
     return result;
   const Mesh mesh = group.mesh();
+  for (int64_t position = 0; position < group.pipeline; ++position) {
+    std::vector<int64_t> coords;
+    for (const MeshAxis &axis : mesh.axes)
+      coords.push_back(axis.role() == AxisRole::Pipeline ? position : 0);
+    result.nodes.push_back(places[static_cast<size_t>(mesh.rank(coords))].node);
+  }
+  if (oneKind()) {
+    result.positions = {spreadSite(mesh)}, result.groups = {{0}}, result.single = {{0}};
+    return result;
+  }
   for (int64_t position = 0; position < group.pipeline; ++position) {
     std::vector<uint32_t> devices = devicesAt(mesh, position);
     result.groups.push_back(partsAt(mesh, devices, group.split.tensor));
@@ -103,12 +133,68 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
   return found;
 }
 
-uint32_t Sites::firstDevice(const PlanGroup &group, int64_t position) const {
-  const Mesh mesh = group.mesh();
-  std::vector<int64_t> coords;
-  for (const MeshAxis &axis : mesh.axes)
-    coords.push_back(axis.role() == AxisRole::Pipeline ? position : 0);
-  return static_cast<uint32_t>(mesh.rank(coords));
+Sites::Boundary Sites::boundary(const Mesh &mesh, int64_t from, int64_t to) {
+  const std::vector<uint32_t> senders = devicesAt(mesh, from), receivers = devicesAt(mesh, to);
+  std::map<int64_t, double> leaving, entering; // messages by node
+  for (size_t i = 0; i < senders.size(); ++i)
+    if (places[senders[i]].node != places[receivers[i]].node)
+      ++leaving[places[senders[i]].node], ++entering[places[receivers[i]].node];
+  Boundary found;
+  double slowest = 0;
+  for (size_t i = 0; i < senders.size(); ++i) {
+    MessageLink link = topology.message(senders[i], receivers[i]);
+    if (places[senders[i]].node != places[receivers[i]].node)
+      link.rate = std::min(link.rate, topology.networkRate(senders[i]) / std::max(leaving[places[senders[i]].node],
+                                                                                  entering[places[receivers[i]].node]));
+    constexpr double usual = 1e6; // bytes
+    if (const double seconds = partitioner::messageSeconds(usual, link).all(); seconds > slowest)
+      slowest = seconds, found.link = link;
+  }
+  found.slicesFrom = static_cast<double>(slicedMessageBytes(cluster, mesh));
+  if (found.slicesFrom > 0) {
+    const int64_t first = mesh.coordinate(AxisRole::Data, mesh.coords(receivers.front()));
+    std::vector<uint32_t> group;
+    for (const uint32_t rank : receivers)
+      if (mesh.coordinate(AxisRole::Data, mesh.coords(rank)) == first)
+        group.push_back(rank);
+    found.slices = topology.group(group);
+  }
+  return found;
+}
+
+double Sites::sumSeconds(const PlanGroup &group, double bytes, bool scatters) {
+  std::optional<SumGroup> &sums = of(group).sums;
+  if (!sums) {
+    const Mesh mesh = group.mesh();
+    std::vector<uint32_t> members;
+    double here = 0; // ranks on the first one's node
+    const std::vector<uint32_t> first = devicesAt(mesh, 0);
+    for (const uint32_t rank : first) {
+      here += places[rank].node == places[first.front()].node;
+      if (mesh.coordinate(AxisRole::Tensor, mesh.coords(rank)) == 0)
+        members.push_back(rank);
+    }
+    sums = SumGroup{topology.group(members)};
+    if (sums->links.nodes > 1) // groups of other ranks of axis tp use the same network
+      sums->stretch = std::max(1.0, here / static_cast<double>(sums->links.perNode) * busRate(sums->links) /
+                                        topology.networkRate(members.front()));
+  }
+  return secondsOf(*sums, scatters ? plan::CollectiveKind::ReduceScatter : plan::CollectiveKind::AllReduce, bytes);
+}
+
+double Sites::sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes) {
+  Placed &where = of(group);
+  const auto [found, fresh] = where.boundaries.try_emplace({from, to});
+  if (fresh)
+    found->second = boundary(group.mesh(), from, to);
+  const Boundary &boundary = found->second;
+  const auto tensor = static_cast<double>(group.split.tensor);
+  if (group.split.sequence)
+    return messageSeconds(bytes / tensor, boundary.link).all();
+  if (boundary.slicesFrom == 0 || bytes < boundary.slicesFrom)
+    return messageSeconds(bytes, boundary.link).all();
+  return messageSeconds(bytes / tensor, boundary.link).all() +
+         collectiveCost(plan::CollectiveKind::AllGather, bytes, boundary.slices).seconds.all();
 }
 
 } // namespace cleave::partitioner

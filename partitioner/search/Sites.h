@@ -1,10 +1,14 @@
 // Where the ranks of a plan lie, as far as their costs depend on it. On a cluster with devices of one kind all ranks
-// have the same costs; otherwise each position of the pipeline has those of its devices.
+// have the same costs, those of the position that lies on the most nodes; otherwise each position of the pipeline has
+// those of its devices. Messages between positions depend on their nodes in any case.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/search/LayerCosts.h"
 #include "partitioner/search/Space.h"
+#include "partitioner/simulate/Topology.h"
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,16 +33,32 @@ public:
   /// The orders of a mesh that put kinds of devices into different positions of the pipeline; the mesh itself first. In
   /// all of them axis tp is faster than dp, as in the plans that are measured.
   std::vector<Mesh> orders(const Mesh &mesh) const;
-  /// The first device of a position.
-  uint32_t firstDevice(const PlanGroup &group, int64_t position) const;
-  const Cluster::Place &place(uint32_t device) const { return places[device]; }
+  /// Seconds of the messages from the ranks of one position of the pipeline to those of another, which all ranks send
+  /// at the same time: of `bytes` for each group along axis tp.
+  double sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes);
+  /// Seconds in which the ranks of axis dp sum gradients of `bytes` on each rank, at the first position of the
+  /// pipeline; `scatters`: each rank gets only its share of the sums.
+  double sumSeconds(const PlanGroup &group, double bytes, bool scatters);
+  /// The node of each position of the pipeline: of its first rank.
+  const std::vector<int64_t> &nodes(const PlanGroup &group) { return of(group).nodes; }
 
 private:
+  /// Where messages from one position to another go.
+  struct Boundary {
+    MessageLink link;      ///< of the slowest message, while all others are sent
+    double slicesFrom = 0; ///< bytes from which messages are sent in slices; 0: none is
+    GroupLinks slices;     ///< along axis tp, of the receivers
+  };
   struct Placed {
     std::vector<Site> positions;
     std::vector<std::vector<Site>> groups, single;
+    std::map<std::pair<int64_t, int64_t>, Boundary> boundaries;
+    std::vector<int64_t> nodes;
+    std::optional<SumGroup> sums;
   };
-  const Placed &of(const PlanGroup &group);
+  Placed &of(const PlanGroup &group);
+  Site spreadSite(const Mesh &mesh);
+  Boundary boundary(const Mesh &mesh, int64_t from, int64_t to);
   /// The devices of a position, ascending.
   static std::vector<uint32_t> devicesAt(const Mesh &mesh, int64_t position);
   std::vector<Site> partsAt(const Mesh &mesh, const std::vector<uint32_t> &devices, int64_t tensor);
@@ -46,6 +66,7 @@ private:
 
   const Cluster &cluster;
   const std::vector<Cluster::Place> places;
+  Topology topology;
   size_t kinds = 0;
   std::vector<std::vector<uint32_t>> all;
   std::map<std::vector<uint64_t>, Site> numbers; ///< by what matters of the devices

@@ -39,6 +39,9 @@ public:
   /// The link of a message from `rank` to its peer, as if no other transfer used it.
   MessageLink message(uint32_t rank, uint32_t peer) const;
 
+  /// Bytes per second over the network of the node of `rank`.
+  double networkRate(uint32_t rank) const;
+
   /// What a group's collective uses of the links of one node. `members`: the group's ranks on the node.
   std::vector<LinkUse> uses(const GroupLinks &links, std::span<const uint32_t> members);
   /// What a message uses of the links of its sender's node, or (`receiver`) of its receiver's node if that is another.
@@ -50,9 +53,7 @@ private:
   const Link &insideOf(uint32_t rank) const;
   double insideFraction(std::span<const uint32_t> ranks) const;
   const GroupRings &ringsOf(std::span<const uint32_t> ranks);
-  /// Bytes per second over the network: of the node of `rank`, and of its device.
-  double networkRate(uint32_t rank) const;
-  double ownNetworkRate(uint32_t rank) const;
+  double ownNetworkRate(uint32_t rank) const; ///< the same of its device
 
   const plan::Plan *plan = nullptr;
   const Cluster &cluster;

@@ -77,9 +77,14 @@ private:
   void prepare() {
     readModel();
     input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
-    input.secondsPerByte = [&](const PlanGroup &group, int64_t from, int64_t to) {
-      return sites.oneKind() ? secondsPerByte(group) : secondsPerByte(group, from, to);
+    input.sendSeconds = [&](const PlanGroup &group, int64_t from, int64_t to, double bytes) {
+      return sites.sendSeconds(group, from, to, bytes);
     };
+    input.sumSeconds = [&](const PlanGroup &group, double bytes, bool scatters) {
+      return sites.sumSeconds(group, bytes, scatters);
+    };
+    input.sumShare = options.precision.level > 0 && options.precision.reduce != Precision::Type::Fp32 ? 0.5 : 1;
+    input.nodes = [&](const PlanGroup &group) { return sites.nodes(group); };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
     input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
@@ -328,36 +333,6 @@ private:
     for (const Cluster::Place &place : cluster.places(input.request.devices))
       peak += std::ranges::max(cluster.devices[place.kind].peakTflops) * 1e12;
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
-  }
-
-  /// Of a device whose node has so many that send.
-  double networkSecondsPerByte(const partitioner::DeviceConstants &constants, int64_t senders) const {
-    return 1 / (constants.networkFraction * std::min(cluster.network->bytesPerSecond() / static_cast<double>(senders),
-                                                     constants.deviceNetworkBytesPerSecond));
-  }
-
-  /// Between the devices of two positions of the pipeline.
-  double secondsPerByte(const PlanGroup &group, int64_t from, int64_t to) const {
-    const uint32_t sender = sites.firstDevice(group, from), receiver = sites.firstDevice(group, to);
-    const Cluster::Place &a = sites.place(sender), &b = sites.place(receiver);
-    const partitioner::DeviceConstants &constants = partitioner::constantsOf(cluster.devices[a.kind]);
-    const partitioner::NodeGroup &node = cluster.nodes[a.group];
-    if (a.node == b.node && node.inside)
-      return 1 / (node.inside->bytesPerSecond() * constants.messageFraction);
-    if (!cluster.network)
-      return 0;
-    return networkSecondsPerByte(constants, std::min(group.split.data * group.split.tensor, node.devicesPerNode()));
-  }
-
-  double secondsPerByte(const PlanGroup &group) const {
-    const partitioner::DeviceConstants &constants = partitioner::constantsOf(cluster.devices.front());
-    const int64_t ranks = group.split.data * group.split.tensor, perNode = cluster.nodes.front().devicesPerNode();
-    const auto &inside = cluster.nodes.front().inside;
-    if (inside && (!cluster.network || 2 * ranks <= perNode))
-      return 1 / (inside->bytesPerSecond() * constants.messageFraction);
-    if (!cluster.network)
-      return 0;
-    return networkSecondsPerByte(constants, std::min(ranks, perNode));
   }
 
   /// One rule for all layers, and one for each layer of a rank that recomputes otherwise.

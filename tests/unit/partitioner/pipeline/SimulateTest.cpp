@@ -196,3 +196,27 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
       CHECK(lines == 42); // 40 ranks, "... 10 more ranks", the meaning of a column
     }
 }
+
+TEST_CASE("messages that leave a node share a link") {
+  // Ranks 0 and 1 on node 0, ranks 2 and 3 on node 1, ranks 4 and 5 on node 2.
+  const int64_t microbatches = 12;
+  const Schedule schedule = namedSchedule("1f1b", 6, 1, microbatches);
+  const std::vector<int64_t> nodes{0, 0, 1, 1, 2, 2};
+  const auto waits = [&](double send) {
+    const std::vector<StageCosts> stages = equal(6, {1, 1, 1, send, 0, 0});
+    return waitsForLinks(schedule, stages, *timesOf(schedule, stages), nodes);
+  };
+  CHECK(waits(0.1) == 0);
+  // Node 1 sends activations to node 2 and gradients to node 0: 24 messages of 10.
+  const std::vector<StageCosts> slow = equal(6, {1, 1, 1, 10, 0, 0});
+  CHECK(waits(10) > 0);
+  CHECK(simulate(schedule, slow).step + waits(10) >= 2 * 10 * microbatches);
+  // On nodes of their own, ranks share nothing but both directions.
+  CHECK(waitsForLinks(schedule, slow, *timesOf(schedule, slow), {0, 0, 0, 0, 0, 0}) == 0);
+}
+
+TEST_CASE("messages back may take another time") {
+  std::vector<StageCosts> stages = equal(2, {1, 1, 1, 5, 0, 0});
+  stages[1].sendBack = 0;
+  CHECK(simulate(namedSchedule("1f1b", 2, 1, 1), stages).step == 1 + 5 + 3 + 2);
+}

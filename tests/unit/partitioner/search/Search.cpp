@@ -44,10 +44,9 @@ struct Formulas {
       layer.parameters = bytes / tensor / (split.zero >= 3 ? data : 1);
       layer.gradients = bytes / tensor / (split.zero >= 2 ? data : 1);
       layer.states = 2 * bytes / tensor / (split.zero >= 1 ? data : 1);
+      layer.sums = data > 1 ? sums / 8 * (data - 1) / data / tensor * (split.zero ? 1.1 : 1) : 0;
       all.total.parameters += layer.parameters;
     }
-    all.sums = data > 1 ? sums * (data - 1) / data / tensor * (split.zero ? 1.1 : 1) : 0;
-    all.sumCount = 4;
     all.endWork = 0.1 / tensor / (split.zero ? data : 1);
     all.hides = true;
     return all;
@@ -61,7 +60,7 @@ SearchInput inputOf(int64_t devices, int64_t batch) {
   for (int i = 0; i < 8; ++i)
     input.layers.push_back({"layers." + std::to_string(i), i % 3 ? "a" : "b", true, 1});
   input.request.layers = 8;
-  input.secondsPerByte = [](const PlanGroup &, int64_t, int64_t) { return 0.01; };
+  input.sendSeconds = [](const PlanGroup &, int64_t, int64_t, double bytes) { return 0.01 * bytes; };
   return input;
 }
 
@@ -79,7 +78,7 @@ private:
   std::map<SplitChoice, SiteCosts> measured;
 };
 
-constexpr auto costsOfBytes = [](int64_t, int64_t) { return 0.01; };
+constexpr auto costsOfBytes = [](int64_t, int64_t, double bytes) { return 0.01 * bytes; };
 
 } // namespace
 
@@ -174,7 +173,7 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
       auto [found, fresh] = measured.try_emplace({split, site});
       std::set<size_t> kinds;
       for (const uint32_t device : sites.devices(site))
-        kinds.insert(sites.place(device).kind);
+        kinds.insert(cluster.places(4)[device].kind);
       for (const size_t kind : kinds) {
         if (!fresh)
           break;

@@ -1,0 +1,108 @@
+// Follows the streams of a rank at both ends of an iteration, layer by layer.
+#include "partitioner/search/Ends.h"
+
+#include "partitioner/strategy/Buckets.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <map>
+#include <ranges>
+
+namespace cleave::partitioner {
+namespace {
+
+/// The stream of collectives at the end of an iteration.
+class SumStream {
+public:
+  SumStream(const PlanCosts &use, double begin) : use(use), clock(begin) {}
+
+  void add(const BucketedSum &sum, double ready) {
+    Open &bucket = open[sum.group];
+    if (bucket.bytes > 0 && bucket.bytes + sum.bytes > static_cast<double>(gradientBucketBytes))
+      send(sum.group);
+    bucket.bytes += sum.bytes, bucket.ready = std::max(bucket.ready, ready);
+  }
+  void add(double seconds, double ready) {
+    if (seconds > 0)
+      clock = std::max(clock, ready) + seconds;
+  }
+  double end() {
+    for (const auto &[group, bucket] : open)
+      if (bucket.bytes > 0)
+        send(group);
+    return clock;
+  }
+
+private:
+  struct Open {
+    double bytes = 0, ready = 0;
+  };
+
+  void send(size_t group) {
+    add(secondsOf(use.groups[group], plan::CollectiveKind::AllReduce, open[group].bytes), open[group].ready);
+    open[group] = {};
+  }
+
+  const PlanCosts &use;
+  double clock;
+  std::map<size_t, Open> open; ///< by group
+};
+
+/// When the last backward pass of a stage has computed the gradients of each layer's weights.
+std::vector<double> readyTimes(const StagePasses &stage) {
+  std::vector<double> ready(stage.layers.size());
+  double clock = stage.lastWeights.begin;
+  for (size_t i = ready.size(); i-- > 0;) {
+    clock += stage.split ? stage.layers[i]->weightGradient : stage.layers[i]->backward;
+    ready[i] = clock;
+  }
+  return ready;
+}
+
+/// When the collectives of the last backward passes have ended.
+double endOfExchanges(const std::vector<StagePasses> &stages) {
+  double end = 0;
+  for (const StagePasses &stage : stages) {
+    const auto first = std::ranges::find_if(stage.layers, &LayerCost::exchangesBackward);
+    if (first != stage.layers.end())
+      end = std::max(end, stage.split ? stage.lastInputs.end : readyTimes(stage)[size_t(first - stage.layers.begin())]);
+  }
+  return end;
+}
+
+} // namespace
+
+double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale) {
+  const double work = use.beginWork * scale;
+  double gathered = use.beginOthers, delay = 0;
+  for (const StagePasses &stage : stages)
+    for (const LayerCost *layer : stage.layers)
+      gathered += layer->gathers;
+  if (!use.hides)
+    return std::max(0.0, work + gathered - (stages.empty() ? 0 : stages.front().firstForward.begin));
+  double own = use.beginOthers; // up to the layer
+  for (const StagePasses &stage : stages) {
+    double clock = stage.firstForward.begin;
+    for (const LayerCost *layer : stage.layers) {
+      own += layer->gathers;
+      delay = std::max(delay, std::max(work, layer->exchangesForward ? gathered : own) - clock);
+      clock += layer->forward;
+    }
+  }
+  return delay;
+}
+
+double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end) {
+  SumStream stream(use, use.hides ? endOfExchanges(stages) : end);
+  for (const StagePasses &stage : std::views::reverse(stages)) {
+    const std::vector<double> ready = readyTimes(stage);
+    for (size_t i = ready.size(); i-- > 0;) {
+      for (const BucketedSum &sum : stage.layers[i]->buckets)
+        stream.add(sum, ready[i]);
+      stream.add(stage.layers[i]->sums, ready[i]);
+    }
+  }
+  return std::max(end, stream.end()) + use.endOthers + use.endWork * scale;
+}
+
+} // namespace cleave::partitioner
