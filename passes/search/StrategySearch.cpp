@@ -11,6 +11,7 @@
 #include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
+#include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/rewrite/Parallel.h"
 #include "runtime/base/AtomicFile.h"
@@ -168,6 +169,7 @@ private:
     trial.batch = batch;
     trial.code = false;
     trial.printAfter.clear();
+    trial.kernelCosts = kernelCosts;
     return trial;
   }
 
@@ -224,6 +226,7 @@ private:
   CompileOptions trialOptions(const SplitChoice &split) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
+    trial.trial = true;
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
     return trial;
@@ -619,6 +622,7 @@ private:
   partitioner::Sites sites;
   const Strategy pinned;
   partitioner::SearchInput input;
+  const std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
   std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
