@@ -13,6 +13,8 @@
 
 namespace cleave::passes {
 
+class KernelCostTable;
+
 struct CompileOptions {
   partitioner::Strategy strategy;
   int64_t batch = 0;     // global; the traced functions take batch / strategy.microbatches rows
@@ -26,6 +28,8 @@ struct CompileOptions {
   bool code = true;          // false: --no-code
   bool batchKernels = true;  // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
   std::string model;         // program name
+  bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
+  std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
   std::vector<std::string> printAfter; // phases after which the IR is printed to standard error
   std::string dumpProblems;            // folder for the problems that a search solves; empty: not written
 

@@ -69,6 +69,9 @@ public:
   explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
     for (const SearchLayer &layer : input.layers)
       ++times[layer.measured];
+    for (size_t g = 0; g < groups.size(); ++g)
+      numbers.emplace(key(groups[g]), g);
+    bounds.resize(groups.size());
   }
 
   SearchOutcome run() {
@@ -78,6 +81,7 @@ public:
       outcome.counts.total += rowsOf(g);
       outcome.counts.refused += static_cast<int64_t>(std::erase_if(
           schedules.back(), [&](const ScheduleChoice &schedule) { return input.excludes(groups[g], schedule); }));
+      excludesSome = outcome.counts.refused > 0;
     }
     for (size_t g = 0; g < groups.size(); ++g)
       if (rowsOf(g)) {
@@ -117,7 +121,10 @@ private:
 
   int64_t rowsOf(size_t group) const { return static_cast<int64_t>(schedules[group].size()); }
 
-  void push(size_t group, int level, double bound) { queue.push({bound, groups[group].split.zero, group, level}); }
+  void push(size_t group, int level, double bound) {
+    bounds[group] = bound;
+    queue.push({bound, groups[group].split.zero, group, level});
+  }
 
   using Wanted = std::pair<SplitChoice, Site>;
 
@@ -125,7 +132,7 @@ private:
   std::vector<Wanted> wantedBy(const Entry &entry) const {
     const PlanGroup &group = groups[entry.group];
     std::vector<Wanted> wanted;
-    if (entry.level >= 3 && !fitsWithLess(group))
+    if (entry.level == 3 && !fitsWithLess(group) && boundOfOthers(entry.group) <= entry.bound)
       for (const Site site : input.positions(group))
         wanted.emplace_back(group.split, site);
     if (entry.level < 3)
@@ -265,6 +272,8 @@ private:
       return boundOfTensorAxis(entry);
     case 2:
       return boundOfRows(entry);
+    case 3:
+      return boundOfSplit(entry);
     default:
       return estimate(entry);
     }
@@ -320,16 +329,30 @@ private:
       return drop(entry.group, outcome.counts.refused);
     if (!mayFit(group, *positions, &PlanSearch::scaledRows))
       return drop(entry.group, outcome.counts.prunedByMemory);
-    push(entry.group, 2, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
+    push(entry.group, 2, std::max(entry.bound, lowestOfAnyZero(entry, *positions)));
+  }
+
+  /// A lower bound of all rows of a group from costs that are measured without ZeRO, which its stages share.
+  double lowestOfAnyZero(const Entry &entry, const Positions &positions) {
+    PlanGroup group = groups[entry.group];
+    group.split.zero = 0;
+    const auto [found, fresh] = lowestWithout.try_emplace({key(group), entry.level, schedules[entry.group].size()});
+    if (fresh || excludesSome)
+      found->second = lowestOfAny(entry.group, positions);
+    return found->second;
   }
 
   /// A lower bound of all rows of a group.
   double lowestOfAny(size_t group, const Positions &positions) const {
+    return lowestOfAny(group, pointersTo(positions));
+  }
+
+  double lowestOfAny(size_t group, const PositionCosts &positions) const {
     double bound = INFINITY;
     std::set<std::pair<int64_t, Placement>> shapes;
     for (const ScheduleChoice &schedule : schedules[group])
       if (shapes.emplace(schedule.chunks, schedule.placement()).second)
-        bound = std::min(bound, lowestOf(groups[group], schedule, pointersTo(positions)));
+        bound = std::min(bound, lowestOf(groups[group], schedule, positions));
     return bound;
   }
 
@@ -427,7 +450,7 @@ private:
       return drop(entry.group, outcome.counts.refused);
     if (!mayFit(group, *positions, &PlanSearch::measureRows))
       return drop(entry.group, outcome.counts.prunedByMemory);
-    push(entry.group, 3, std::max(entry.bound, slack * lowestOfAny(entry.group, *positions)));
+    push(entry.group, 3, std::max(entry.bound, slack * lowestOfAnyZero(entry, *positions)));
   }
 
   /// Splitting gradients and parameters among the ranks of axis dp never takes less time, so it is tried only where
@@ -439,8 +462,56 @@ private:
     return group.split.zero >= 2 && found != fitting.end();
   }
 
+  /// What bounds a group before it is measured: a microbatch takes no less time with a higher stage of ZeRO, more rows
+  /// or more recomputation. A lower stage of ZeRO is also estimated before, see fitsWithLess.
+  double boundOfOthers(size_t number) const {
+    PlanGroup other = groups[number];
+    double bound = 0;
+    if (other.split.zero >= 2) {
+      --other.split.zero;
+      if (const auto less = numbers.find(key(other)); less != numbers.end())
+        bound = bounds[less->second];
+      ++other.split.zero;
+    }
+    const int64_t rows = other.split.rows;
+    for (const Recomputation kind : {Recomputation::None, Recomputation::Selective, Recomputation::Full}) {
+      if (kind > groups[number].split.recompute)
+        break;
+      other.split.recompute = kind;
+      const auto measured = rowsOfMeasured.find(keyOfAnyRows(other));
+      if (measured == rowsOfMeasured.end())
+        continue;
+      if (const auto more = measured->second.upper_bound(rows); more != measured->second.begin()) {
+        other.split.rows = *std::prev(more);
+        const std::vector<Recomputation> recompute(static_cast<size_t>(other.pipeline), kind);
+        bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recompute)));
+      }
+    }
+    return bound;
+  }
+
+  void boundOfSplit(const Entry &entry) {
+    const PlanGroup &group = groups[entry.group];
+    if (fitsWithLess(group)) {
+      fitting.insert(key(group));
+      return drop(entry.group, outcome.counts.prunedByBound);
+    }
+    if (const double bound = boundOfOthers(entry.group); bound > entry.bound)
+      return push(entry.group, 3, bound);
+    const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
+    const auto positions = measurePositions(input, group, recompute);
+    if (!positions)
+      return drop(entry.group, outcome.counts.refused);
+    rowsOfMeasured[keyOfAnyRows(group)].insert(group.split.rows);
+    push(entry.group, 4, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
+  }
+
   using Key = std::tuple<SplitChoice, int64_t, std::array<AxisRole, axisRoles.size()>>;
   static Key key(const PlanGroup &group) { return {group.split, group.pipeline, group.order}; }
+  static Key keyOfAnyRows(PlanGroup group) {
+    group.split.rows = 0;
+    return key(group);
+  }
 
   /// Whether ranks that lack memory may recompute more than the group says: where nobody asked for less.
   bool recomputesMore(const PlanGroup &group) const {
@@ -499,17 +570,11 @@ private:
 
   void estimate(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    if (fitsWithLess(group)) {
-      fitting.insert(key(group));
-      return drop(entry.group, outcome.counts.prunedByBound);
-    }
     const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-    const auto positions = measurePositions(input, group, recompute);
-    if (!positions)
-      return drop(entry.group, outcome.counts.refused);
+    const PositionCosts positions = *measurePositions(input, group, recompute);
     bool allFit = true;
     for (const ScheduleChoice &schedule : schedules[entry.group]) {
-      const double lower = lowestOf(group, schedule, *positions);
+      const double lower = lowestOf(group, schedule, positions);
       if (lower >= best) {
         ++outcome.counts.prunedByBound;
         lowest = std::min(lowest, lower);
@@ -532,6 +597,11 @@ private:
   const std::vector<PlanGroup> groups;
   std::vector<std::vector<ScheduleChoice>> schedules; ///< by group
   std::map<std::string, double> times;                ///< how many layers of the model have the costs of a measured one
+  std::map<Key, size_t> numbers;                      ///< of the groups
+  std::vector<double> bounds;                         ///< by group, as far as it was looked at
+  std::map<Key, std::set<int64_t>> rowsOfMeasured;    ///< of the groups that differ only in their rows
+  std::map<std::tuple<Key, int, size_t>, double> lowestWithout; ///< by level and number of schedules
+  bool excludesSome = false;
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
   std::set<Wanted> asked;

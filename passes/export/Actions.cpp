@@ -62,7 +62,7 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, boo
 /// One list of actions (train or eval).
 class Pass {
 public:
-  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams) : builder(builder), sendWaits(schedule.waits) {
+  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams, bool tight) : builder(builder), sendWaits(schedule.waits) {
     for (size_t i = 0; i < schedule.items.size(); ++i)
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
@@ -78,7 +78,7 @@ public:
     std::vector<TimedAction> timed;
     for (const ActionDraft &action : actions)
       timed.push_back({action.segment, action.microbatch, perMicrobatch(segmentOf(action).segment->kind)});
-    timeline.emplace(timed, uses, holds, bytes);
+    timeline.emplace(timed, uses, holds, bytes, tight);
   }
 
   std::vector<ActionDraft> actions;
@@ -223,8 +223,8 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams) {
-  Pass training(builder, train, streams), evaluation(builder, eval, streams);
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams, bool tight) {
+  Pass training(builder, train, streams, tight), evaluation(builder, eval, streams, tight);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);
   layouts.placeInputs(training);

@@ -15,7 +15,7 @@ struct OwnSchedule {
 ///
 /// A slot that is sent is live until its rank waits for the message (SendWaits.h). `streams`: collectives run
 /// concurrently with other steps (GPUs); slots that they read are live until the collectives must have ended.
-/// Placement: ArenaTimeline.h.
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams);
+/// Placement, and `tight`: ArenaTimeline.h.
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams, bool tight);
 
 } // namespace cleave::passes

@@ -192,7 +192,7 @@ void PlanBuilder::link() {
   forEachInParallel(context, order, [&](size_t i) {
     const int64_t position = programs[i]->program->stage;
     writeActions(*programs[i], {itemsOf(applied.train, position), training},
-                 {itemsOf(applied.eval, position), evaluation}, target.gpu());
+                 {itemsOf(applied.eval, position), evaluation}, target.gpu(), !options.trial);
   });
   for (auto &builder : programs)
     plan.programs.push_back(std::move(builder->program));

@@ -9,8 +9,11 @@
 
 namespace cleave::passes {
 
+class KernelCostTable;
+
 struct FuseOptions {
   bool gpu = false; ///< use the cost model and reduction splits of a GPU
+  KernelCostTable *costs = nullptr; ///< shared with other functions; null: its own
 };
 
 /// Rewrites `function` (one block, local or global shapes). Afterwards every op of the cleave dialect that needs a

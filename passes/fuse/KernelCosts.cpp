@@ -1,4 +1,4 @@
-// Caches the costs of kernels from the planner and the cost model.
+// Looks up the costs of kernels, or asks the planner and the cost model.
 #include "passes/fuse/KernelCosts.h"
 #include "passes/codegen/nest/FromFusion.h"
 
@@ -13,19 +13,29 @@ double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
-  auto [found, fresh] = known.try_emplace(
-      kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kindOf(op); }), 0);
-  if (fresh) {
-    auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
-    found->second = nest ? kernel::cost(*nest) : std::numeric_limits<double>::infinity();
-  }
+  kernel::Signature signature = kernel::signatureOf(
+      inputs, ops, outputs, scalar, [&](mlir::Type type) { return numberOf(type); },
+      [&](mlir::Operation *op) { return numberOf(op); });
+  signature.push_back(static_cast<uintptr_t>(width));
+  if (const auto known = table.find(signature))
+    return *known;
+  auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
+  const double cost = nest ? kernel::cost(*nest) : std::numeric_limits<double>::infinity();
+  table.add(std::move(signature), cost);
+  return cost;
+}
+
+uintptr_t KernelCosts::numberOf(mlir::Operation *op) {
+  auto [found, fresh] = ops.try_emplace(op, 0);
+  if (fresh)
+    found->second = table.numberOf(kernel::nodeOf(op));
   return found->second;
 }
 
-uintptr_t KernelCosts::kindOf(mlir::Operation *op) {
-  auto [found, fresh] = kinds.try_emplace(op, 0);
+uintptr_t KernelCosts::numberOf(mlir::Type type) {
+  auto [found, fresh] = types.try_emplace(type, 0);
   if (fresh)
-    found->second = kindNumbers.of(op);
+    found->second = table.numberOf(kernel::inputOf(type));
   return found->second;
 }
 

@@ -18,8 +18,9 @@ using namespace mlir;
 
 namespace cleave::passes {
 
-PhaseRunner::PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter)
-    : printAfter(printAfter) {
+PhaseRunner::PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter,
+                         bool verifies)
+    : printAfter(printAfter), verifies(verifies) {
   for (const std::string &name : printAfter)
     if (!llvm::is_contained(names, name))
       throw userError(
@@ -62,7 +63,7 @@ void PhaseRunner::runPasses(const std::string &phase, ModuleOp module, std::vect
 
 void PhaseRunner::end(const std::string &phase, ModuleOp module) const {
   Diagnostics diagnostics(module.getContext());
-  if (failed(mlir::verify(module)))
+  if (verifies && failed(mlir::verify(module)))
     throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, diagnostics.text));
   if (!llvm::is_contained(printAfter, phase))
     return;

@@ -1,4 +1,4 @@
-// Passes in named phases. After each phase the IR is verified, and printed if requested.
+// Passes in named phases. After each phase the IR is verified, unless that is switched off, and printed if requested.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -13,7 +13,7 @@ class PhaseRunner {
 public:
   /// `names`: the phases, in order; `printAfter`: those after which the IR is printed to standard error, which must
   /// outlive the runner. Throws userError if a phase has no such name.
-  PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter);
+  PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter, bool verifies = true);
 
   /// Runs passes on `module` and ends the phase. Throws the error of a pass.
   template <class... Passes>
@@ -30,6 +30,7 @@ private:
   void runPasses(const std::string &phase, mlir::ModuleOp module, std::vector<std::unique_ptr<mlir::Pass>> list) const;
 
   const std::vector<std::string> &printAfter;
+  bool verifies;
 };
 
 } // namespace cleave::passes

@@ -14,6 +14,7 @@
 #include "passes/differentiate/Differentiate.h"
 #include "passes/export/Export.h"
 #include "passes/fuse/Fuse.h"
+#include "passes/fuse/KernelCostTable.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/overlap/Overlap.h"
@@ -80,7 +81,7 @@ void checkBatches(const CompileOptions &options) {
 
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
 Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
-  const PhaseRunner phases(phaseNames, options.printAfter);
+  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
   phases.end("trace", module); // the model as it was traced
@@ -134,7 +135,7 @@ Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose)
 
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
 partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
-  const PhaseRunner phases(phaseNames, options.printAfter);
+  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
   const auto mixing = [&](StringRef name, bool exceptMeant) {
     auto function = step->lookupSymbol<func::FuncOp>(name);
     Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
@@ -195,7 +196,7 @@ bySegment(const std::vector<ClassFunctions> &classes) {
 /// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
 /// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
 /// last, among the final ops.
-void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target) {
+void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, KernelCostTable &costs) {
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
@@ -205,7 +206,7 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target) {
     }
   forEachInParallel(all, [&](func::FuncOp function) {
     select(function, target);
-    fuse(function, {.gpu = target.gpu()});
+    fuse(function, {.gpu = target.gpu(), .costs = &costs});
     eraseDeadOps(function);
   });
   if (target.gpu()) // other devices do not communicate while they compute
@@ -256,8 +257,9 @@ partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOption
 std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options) {
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
-  selectAndFuse(functions, target);
-  PhaseRunner(phaseNames, options.printAfter).end("fuse", *applied.module);
+  const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
+  selectAndFuse(functions, target, *costs);
+  PhaseRunner(phaseNames, options.printAfter, !options.trial).end("fuse", *applied.module);
   PlanBuilder plan(applied, options, target); // export
   for (size_t c = 0; c < functions.size(); ++c)
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration

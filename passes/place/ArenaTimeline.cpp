@@ -294,7 +294,7 @@ int64_t SlotFrames::frameOf(uint32_t slot, int64_t microbatch) const {
 }
 
 ArenaTimeline::ArenaTimeline(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
-                             const std::vector<Hold> &holds, const std::vector<uint64_t> &bytes) {
+                             const std::vector<Hold> &holds, const std::vector<uint64_t> &bytes, bool tight) {
   for (const TimedAction &action : actions)
     microbatches.push_back(microbatchOf(action));
   const Spans spans = spansOf(actions);
@@ -311,7 +311,7 @@ ArenaTimeline::ArenaTimeline(const std::vector<TimedAction> &actions, const std:
   }
   for (Interval &interval : intervals)
     mergePieces(interval.live);
-  placed = place(intervals);
+  placed = place(intervals, 64, tight);
 }
 
 uint64_t ArenaTimeline::offset(uint32_t slot, size_t action) const {

@@ -56,9 +56,9 @@ struct SlotFrames {
 
 class ArenaTimeline {
 public:
-  /// Places all slots. `bytes`: the size of every slot.
+  /// Places all slots. `bytes`: the size of every slot. `tight`: see place().
   ArenaTimeline(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
-                const std::vector<Hold> &holds, const std::vector<uint64_t> &bytes);
+                const std::vector<Hold> &holds, const std::vector<uint64_t> &bytes, bool tight = true);
 
   /// Offset of a slot that `action` accesses.
   uint64_t offset(uint32_t slot, size_t action) const;

@@ -76,15 +76,16 @@ public:
     pieces = piecesByStart(intervals);
   }
 
-  Placement run() {
+  Placement run(bool tight) {
     best.lowerBound = liveSum();
     if (intervals.size() > maxIntervals) {
       placeByTime();
       return best;
     }
     findConflicts();
-    tryOrders();
-    improve();
+    tryOrders(tight);
+    if (tight)
+      improve();
     return best;
   }
 
@@ -187,7 +188,7 @@ private:
   }
   double weight(uint32_t i) const { return static_cast<double>(sizes[i]) * static_cast<double>(duration(i)); }
 
-  void tryOrders() {
+  void tryOrders(bool all) {
     auto start = [&](uint32_t i) { return intervals[i].live.empty() ? 0 : intervals[i].live.front().first; };
     std::vector<std::vector<uint32_t>> orders;
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(sizes[i], duration(i)); }));
@@ -197,7 +198,7 @@ private:
     for (const auto &order : orders)
       for (bool bestFit : {true, false}) {
         pass(order, bestFit);
-        if (done())
+        if (!all || done())
           return;
       }
   }
@@ -319,10 +320,10 @@ private:
 
 } // namespace
 
-Placement place(const std::vector<Interval> &intervals, uint64_t alignment) {
+Placement place(const std::vector<Interval> &intervals, uint64_t alignment, bool tight) {
   if (intervals.empty())
     return {};
-  return Placer(intervals, alignment).run();
+  return Placer(intervals, alignment).run(tight);
 }
 
 uint64_t largestLiveSum(const std::vector<Interval> &intervals, uint64_t alignment) {

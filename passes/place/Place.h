@@ -30,8 +30,9 @@ struct Placement {
   uint64_t lowerBound = 0;       ///< largest sum of bytes live at one time, a lower bound of any placement
 };
 
-/// Places the intervals. Sizes are rounded up to the alignment. Deterministic.
-Placement place(const std::vector<Interval> &intervals, uint64_t alignment = 64);
+/// Places the intervals. Sizes are rounded up to the alignment. Deterministic. `tight`: otherwise the first placement
+/// that is found.
+Placement place(const std::vector<Interval> &intervals, uint64_t alignment = 64, bool tight = true);
 
 /// Largest sum of (rounded) bytes live at one time.
 uint64_t largestLiveSum(const std::vector<Interval> &intervals, uint64_t alignment = 64);

@@ -11,6 +11,7 @@
 #include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
+#include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/rewrite/Parallel.h"
 #include "runtime/base/AtomicFile.h"
@@ -173,6 +174,7 @@ private:
     trial.batch = batch;
     trial.code = false;
     trial.printAfter.clear();
+    trial.kernelCosts = kernelCosts;
     return trial;
   }
 
@@ -229,6 +231,7 @@ private:
   CompileOptions trialOptions(const SplitChoice &split) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
+    trial.trial = true;
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
     return trial;
@@ -594,6 +597,7 @@ private:
   partitioner::Sites sites;
   const Strategy pinned;
   partitioner::SearchInput input;
+  const std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
   std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
   std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;

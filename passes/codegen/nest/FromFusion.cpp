@@ -10,8 +10,8 @@ namespace cleave::passes::kernel {
 
 namespace {
 
-void setType(Node &n, mlir::Value value) {
-  auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
+void setType(Node &n, mlir::Type tensor) {
+  auto type = mlir::cast<mlir::RankedTensorType>(tensor);
   n.type = ir::dtypeOf(type);
   n.shape = type.getShape().vec();
 }
@@ -83,7 +83,7 @@ bool isFusible(mlir::Operation *op) {
 Node nodeOf(mlir::Operation *op) {
   Node n;
   n.kind = *kindOf(op);
-  setType(n, op->getResult(0));
+  setType(n, op->getResult(0).getType());
   llvm::TypeSwitch<mlir::Operation *>(op)
       .Case<ir::ConstantOp>([&](auto o) { setConstant(n, o); })
       .Case<ir::IotaOp>([&](auto o) { n.dim = o.getDim(); })
@@ -103,13 +103,18 @@ Node nodeOf(mlir::Operation *op) {
   return n;
 }
 
+Node inputOf(mlir::Type type) {
+  Node n;
+  setType(n, type);
+  return n;
+}
+
 KernelGraph graphOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
                     llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar) {
   KernelGraph graph;
   llvm::DenseMap<mlir::Value, int> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Node n;
-    setType(n, inputs[i]);
+    Node n = inputOf(inputs[i].getType());
     n.scalar = scalar[i];
     numbers[inputs[i]] = static_cast<int>(graph.nodes.size());
     graph.nodes.push_back(std::move(n));

@@ -13,6 +13,9 @@ bool isFusible(mlir::Operation *op);
 /// The node of one op, without operands.
 Node nodeOf(mlir::Operation *op);
 
+/// The node of an input that is read from memory.
+Node inputOf(mlir::Type type);
+
 /// The graph of `ops` (operands before users) with the external `inputs`, in this order, and `outputs` among the ops'
 /// results (or inputs). scalar[i]: input i is passed as a scalar.
 KernelGraph graphOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,

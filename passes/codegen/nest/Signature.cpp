@@ -21,12 +21,13 @@ uintptr_t OpKinds::of(mlir::Operation *op) {
 
 Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
                       llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
+                      llvm::function_ref<uintptr_t(mlir::Type)> typeOf,
                       llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf) {
   Signature signature{inputs.size(), ops.size()};
   llvm::SmallDenseMap<mlir::Value, uintptr_t, 32> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     numbers.try_emplace(inputs[i], numbers.size());
-    signature.push_back(reinterpret_cast<uintptr_t>(inputs[i].getType().getAsOpaquePointer()));
+    signature.push_back(typeOf(inputs[i].getType()));
     signature.push_back(scalar[i]);
   }
   for (mlir::Operation *op : ops) {
@@ -39,6 +40,13 @@ Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::O
   for (mlir::Value output : outputs)
     signature.push_back(numbers.lookup(output));
   return signature;
+}
+
+Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
+                      llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
+                      llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf) {
+  const auto pointer = [](mlir::Type type) { return reinterpret_cast<uintptr_t>(type.getAsOpaquePointer()); };
+  return signatureOf(inputs, ops, outputs, scalar, pointer, kindOf);
 }
 
 } // namespace cleave::passes::kernel

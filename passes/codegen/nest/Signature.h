@@ -27,7 +27,13 @@ private:
   std::map<std::tuple<const void *, const void *, const void *>, uintptr_t> numbers;
 };
 
-/// The signature of the graph that graphOf (FromFusion.h) builds from the same arguments; `kindOf`: see OpKinds.
+/// The signature of the graph that graphOf (FromFusion.h) builds from the same arguments. `typeOf`, `kindOf`: numbers,
+/// equal for equal types of inputs, and for equal ops (see OpKinds).
+Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
+                      llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
+                      llvm::function_ref<uintptr_t(mlir::Type)> typeOf,
+                      llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf);
+/// The same with numbers for types that hold within an MLIR context.
 Signature signatureOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
                       llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar,
                       llvm::function_ref<uintptr_t(mlir::Operation *)> kindOf);
