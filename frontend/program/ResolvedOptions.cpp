@@ -73,7 +73,7 @@ std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) 
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy) && !searched) {
+  if (options.devices != 0 && isStrategyFile(options.strategy) && !searched) {
     Request::load(options.strategy); // a word that is no file is reported first
     throw userError(fmt::format("--devices {}: cannot be combined with the strategy file {}, which has a mesh",
                                 options.devices, options.strategy));
@@ -136,7 +136,7 @@ bool isComplete(const Request &pins) {
 /// line, it is what neither the options nor a strategy file decide.
 std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
                                                       const std::optional<partitioner::Cluster> &cluster) {
-  const bool kind = isStrategyKind(options.strategy), file = !options.strategy.empty() && !kind,
+  const bool kind = isStrategyKind(options.strategy), file = isStrategyFile(options.strategy),
              automatic = options.strategy == searchedKind,
              open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
   if (!automatic && !open && !(cluster && (file || kind)))
@@ -180,8 +180,7 @@ partitioner::Cluster assumedCluster(int64_t devices) {
 }
 
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
-  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  const Request asked = askedOf(options), all = file ? fileWith(options, asked) : asked;
+  const Request asked = askedOf(options), all = isStrategyFile(options.strategy) ? fileWith(options, asked) : asked;
   partitioner::Strategy strategy = all.decided();
   partitioner::checkStageCount(strategy);
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
@@ -199,6 +198,8 @@ void checkBackend(const std::string &backend) { requireDevice(text(Target::parse
 bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
 }
+
+bool isStrategyFile(const std::string &strategy) { return !strategy.empty() && !isStrategyKind(strategy); }
 
 /// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
 /// and oneDNN for [n, c, h, w] are faster.

@@ -17,6 +17,8 @@ struct ResolvedOptions : passes::CompileOptions {
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
 bool isStrategyKind(const std::string &strategy);
+/// Whether --strategy names a file.
+bool isStrategyFile(const std::string &strategy);
 
 /// Throws a user error that names what is missing if the backend cannot run on this machine. (Plans can be compiled for
 /// any backend.)

@@ -127,8 +127,8 @@ const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &res
 
 /// A launcher's processes are the devices if the options do not say how many there are.
 static RunOptions onLaunchedRanks(RunOptions options) {
-  if (options.mesh.empty() && options.devices == 0 && (options.strategy.empty() || isStrategyKind(options.strategy)) &&
-      ranksAreProcesses() && launchedRanks() > 1)
+  if (options.mesh.empty() && options.devices == 0 && !isStrategyFile(options.strategy) && ranksAreProcesses() &&
+      launchedRanks() > 1)
     options.devices = launchedRanks();
   return options;
 }
