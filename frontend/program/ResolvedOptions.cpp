@@ -257,26 +257,26 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.channelsLast = chooseChannelsLast(resolved, options);
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
-  resolved.left = chooseSearch(options, cluster);
-  resolved.strategy = resolved.left ? resolved.left->pins.decided() : chooseStrategy(options);
-  if (resolved.left && !cluster) {
+  resolved.toSearch = chooseSearch(options, cluster);
+  resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
+  if (resolved.toSearch && !cluster) {
     if (resolved.backend != Target::Kind::Cpu)
       throw userError(
           fmt::format("--strategy auto: needs --cluster FILE for devices of backend {}, or give --mesh; a plan "
                       "for a cluster is made with the command plan and trained with --plan",
                       text(resolved.backend)));
-    resolved.cluster = assumedCluster(resolved.left->devices).toToml();
+    resolved.cluster = assumedCluster(resolved.toSearch->devices).toToml();
   }
   if (options.scatterGather == "auto") { // whatever a file says
     resolved.strategy.scatterGather.reset();
-    if (resolved.left)
-      resolved.left->pins.scatterGather.reset();
+    if (resolved.toSearch)
+      resolved.toSearch->pins.scatterGather.reset();
   }
-  if (cluster && !resolved.left && !resolved.strategy.scatterGather)
+  if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
     resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
   resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
-  if (resolved.left)
-    resolved.left->batch = resolved.batch;
+  if (resolved.toSearch)
+    resolved.toSearch->batch = resolved.batch;
   resolved.seed = options.seed.value_or(0);
   if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
     throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
@@ -292,11 +292,12 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   if (resolved.evalBatch && evalRows < dp)
     throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
                                 resolved.evalBatch, evalRows, dp));
-  if (resolved.left)
-    resolved.left->evalBatch = resolved.evalBatch;
-  resolved.threads = options.threads ? static_cast<unsigned>(*options.threads)
-                                     : defaultThreads(static_cast<unsigned>(
-                                           resolved.left ? resolved.left->devices : resolved.strategy.mesh.ranks()));
+  if (resolved.toSearch)
+    resolved.toSearch->evalBatch = resolved.evalBatch;
+  resolved.threads = options.threads
+                         ? static_cast<unsigned>(*options.threads)
+                         : defaultThreads(static_cast<unsigned>(resolved.toSearch ? resolved.toSearch->devices
+                                                                                  : resolved.strategy.mesh.ranks()));
   resolved.code = options.code;
   if (cluster)
     cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
@@ -304,7 +305,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
   resolved.dumpProblems = options.dumpProblems;
-  if (!options.dumpProblems.empty() && !resolved.left)
+  if (!options.dumpProblems.empty() && !resolved.toSearch)
     throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",
                                 options.dumpProblems));
   return resolved;

@@ -12,7 +12,7 @@ namespace cleave {
 struct ResolvedOptions : passes::CompileOptions {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
   /// What is left to the search; none: `strategy` is complete.
-  std::optional<partitioner::SpaceRequest> left;
+  std::optional<partitioner::SpaceRequest> toSearch;
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
