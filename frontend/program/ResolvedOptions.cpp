@@ -1,6 +1,7 @@
 // Resolves all options of a job.
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/schedule/Named.h"
@@ -8,13 +9,11 @@
 #include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
-#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launcher.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
@@ -241,6 +240,27 @@ static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options,
   return batch;
 }
 
+/// Chooses the batches of training and of evaluation, which must divide into the strategy's microbatches.
+static void chooseBatches(ResolvedOptions &resolved, const TrainConfig &config, const RunOptions &options) {
+  resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
+  if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
+    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                resolved.batch, resolved.strategy.microbatches));
+  resolved.evalBatch = options.evalBatch.value_or(config.evalBatch);
+  if (resolved.evalBatch == resolved.batch)
+    resolved.evalBatch = 0;
+  if (resolved.evalBatch < 0 || resolved.evalBatch % resolved.strategy.microbatches)
+    throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                resolved.evalBatch, resolved.strategy.microbatches));
+  const int64_t evalRows = resolved.evalBatch / resolved.strategy.microbatches,
+                dp = resolved.strategy.mesh.size(AxisRole::Data);
+  if (resolved.evalBatch && evalRows < dp)
+    throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
+                                resolved.evalBatch, evalRows, dp));
+  if (resolved.toSearch)
+    resolved.toSearch->batch = resolved.batch, resolved.toSearch->evalBatch = resolved.evalBatch;
+}
+
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options) {
   checkOptions(programOptions(), options);
   ResolvedOptions resolved;
@@ -274,26 +294,8 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   }
   if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
     resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
-  resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
-  if (resolved.toSearch)
-    resolved.toSearch->batch = resolved.batch;
+  chooseBatches(resolved, config, options);
   resolved.seed = options.seed.value_or(0);
-  if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
-    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                resolved.batch, resolved.strategy.microbatches));
-  resolved.evalBatch = options.evalBatch.value_or(config.evalBatch);
-  if (resolved.evalBatch == resolved.batch)
-    resolved.evalBatch = 0;
-  if (resolved.evalBatch < 0 || resolved.evalBatch % resolved.strategy.microbatches)
-    throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                resolved.evalBatch, resolved.strategy.microbatches));
-  const int64_t evalRows = resolved.evalBatch / resolved.strategy.microbatches,
-                dp = resolved.strategy.mesh.size(AxisRole::Data);
-  if (resolved.evalBatch && evalRows < dp)
-    throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
-                                resolved.evalBatch, evalRows, dp));
-  if (resolved.toSearch)
-    resolved.toSearch->evalBatch = resolved.evalBatch;
   resolved.threads = options.threads
                          ? static_cast<unsigned>(*options.threads)
                          : defaultThreads(static_cast<unsigned>(resolved.toSearch ? resolved.toSearch->devices
@@ -309,79 +311,6 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
     throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",
                                 options.dumpProblems));
   return resolved;
-}
-
-// ---- descriptions stored in plans -----------------------------------------------------------------------------------
-
-plan::DataT dataOf(const Data &data) {
-  constexpr plan::DataKind kind[] = {plan::DataKind::Mnist, plan::DataKind::Text, plan::DataKind::Synthetic,
-                                     plan::DataKind::Custom};
-  plan::DataT stored;
-  stored.kind = kind[data.index()];
-  for (const DataField &field : fieldsOf(data)) {
-    auto &entry = stored.fields.emplace_back(std::make_unique<plan::DataFieldT>());
-    entry->name = field.name;
-    entry->dtype = field.dtype == FieldType::F32 ? plan::DType::F32 : plan::DType::I32;
-    entry->shape = field.shape;
-    entry->classes = std::max<int64_t>(0, field.classes);
-  }
-  if (const Text *text = std::get_if<Text>(&data)) {
-    stored.context = text->context;
-    stored.vocab = text->vocab;
-  }
-  return stored;
-}
-
-static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double base) {
-  plan::LearningRateT rate;
-  rate.base = base;
-  if (const StepLr *step = std::get_if<StepLr>(&schedule)) {
-    rate.kind = plan::RateKind::Step;
-    rate.every = step->every;
-    rate.gamma = step->gamma;
-  } else if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule)) {
-    rate.kind = cosine->warmup > 0 ? plan::RateKind::WarmupCosine : plan::RateKind::Cosine;
-    rate.min = cosine->min;
-    rate.warmup = cosine->warmup;
-    rate.steps = cosine->steps;
-  } else if (const WarmupLr *warmup =
-                 std::get_if<WarmupLr>(&schedule)) { // a cosine from the base to the base is constant
-    rate.kind = plan::RateKind::WarmupCosine;
-    rate.min = base;
-    rate.warmup = warmup->warmup;
-  }
-  return rate;
-}
-
-plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision) {
-  plan::TrainingT stored;
-  storePrecision(precision, stored);
-  stored.rate = std::make_unique<plan::LearningRateT>(rateOf(config.learningRate, learningRate(config.optimizer)));
-  stored.optimizer = std::make_unique<plan::OptimizerT>(optimizerOf(config));
-  return stored;
-}
-
-// ---- data ---------------------------------------------------------------------------------------------------------
-
-const Dataset *customData(const Data &data) {
-  const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
-  return own ? own->get() : nullptr;
-}
-
-std::string dataPlace(const Data &data, const RunOptions &options) {
-  if (options.data == "synthetic" || (options.data.empty() && customData(data)))
-    return options.data;
-  if (std::holds_alternative<SyntheticImages>(data)) {
-    if (!options.data.empty())
-      throw userError(fmt::format("--data {}: the program's data is synthetic", options.data));
-    return "synthetic";
-  }
-  if (options.data.empty())
-    throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
-  std::error_code error;
-  if (!std::filesystem::exists(options.data, error))
-    throw userError(fmt::format("--data {}: {}", options.data, error ? error.message() : "no such file or folder"));
-  return options.data;
 }
 
 } // namespace cleave

@@ -4,7 +4,6 @@
 #include "cleave/Trainer.h"
 #include "partitioner/search/Space.h"
 #include "passes/CompileOptions.h"
-#include "runtime/plan/PlanTypes.h"
 
 namespace cleave {
 
@@ -32,14 +31,5 @@ int64_t globalBatch(int64_t perRank, int64_t dp);
 
 /// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options);
-
-/// The description of data set and training that plans store (plan.fbs).
-plan::DataT dataOf(const Data &data);
-plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision);
-
-/// The program's own data set, or null.
-const Dataset *customData(const Data &data);
-/// The location of the data; throws userError if it is required and missing, or does not exist.
-std::string dataPlace(const Data &data, const RunOptions &options);
 
 } // namespace cleave

@@ -1,5 +1,7 @@
 // Options of a job: program defaults, command line, and invalid values.
 #include "frontend/program/ResolvedOptions.h"
+#include "frontend/program/Files.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"
