@@ -1,10 +1,15 @@
-// Lists the files of a command.
+// Lists the files of a command, and finds its data.
 #include "frontend/program/Files.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/program/ResolvedOptions.h"
+#include "runtime/base/Error.h"
 #include "runtime/base/FileRoles.h"
 #include "runtime/checkpoint/Leftovers.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/plan_generated.h"
+
+#include <filesystem>
+#include <fmt/format.h>
 
 namespace cleave {
 
@@ -21,6 +26,27 @@ void checkFiles(const Data &data, const RunOptions &options, const std::vector<s
   for (const std::string &output : outputs)
     files.writes("the output", output == "-" ? "" : output);
   files.check();
+}
+
+const Dataset *customData(const Data &data) {
+  const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
+  return own ? own->get() : nullptr;
+}
+
+std::string dataPlace(const Data &data, const RunOptions &options) {
+  if (options.data == "synthetic" || (options.data.empty() && customData(data)))
+    return options.data;
+  if (std::holds_alternative<SyntheticImages>(data)) {
+    if (!options.data.empty())
+      throw userError(fmt::format("--data {}: the program's data is synthetic", options.data));
+    return "synthetic";
+  }
+  if (options.data.empty())
+    throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
+  std::error_code error;
+  if (!std::filesystem::exists(options.data, error))
+    throw userError(fmt::format("--data {}: {}", options.data, error ? error.message() : "no such file or folder"));
+  return options.data;
 }
 
 } // namespace cleave

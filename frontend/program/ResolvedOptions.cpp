@@ -1,6 +1,7 @@
 // Resolves all options of a job.
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/schedule/Named.h"
@@ -8,13 +9,11 @@
 #include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
-#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launcher.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
@@ -73,7 +72,7 @@ std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) 
                     options.strategy, options.devices));
   if (options.devices != 0 && !options.mesh.empty())
     throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && !options.strategy.empty() && !isStrategyKind(options.strategy) && !searched) {
+  if (options.devices != 0 && isStrategyFile(options.strategy) && !searched) {
     Request::load(options.strategy); // a word that is no file is reported first
     throw userError(fmt::format("--devices {}: cannot be combined with the strategy file {}, which has a mesh",
                                 options.devices, options.strategy));
@@ -136,7 +135,7 @@ bool isComplete(const Request &pins) {
 /// line, it is what neither the options nor a strategy file decide.
 std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
                                                       const std::optional<partitioner::Cluster> &cluster) {
-  const bool kind = isStrategyKind(options.strategy), file = !options.strategy.empty() && !kind,
+  const bool kind = isStrategyKind(options.strategy), file = isStrategyFile(options.strategy),
              automatic = options.strategy == searchedKind,
              open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
   if (!automatic && !open && !(cluster && (file || kind)))
@@ -180,8 +179,7 @@ partitioner::Cluster assumedCluster(int64_t devices) {
 }
 
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
-  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  const Request asked = askedOf(options), all = file ? fileWith(options, asked) : asked;
+  const Request asked = askedOf(options), all = isStrategyFile(options.strategy) ? fileWith(options, asked) : asked;
   partitioner::Strategy strategy = all.decided();
   partitioner::checkStageCount(strategy);
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
@@ -199,6 +197,8 @@ void checkBackend(const std::string &backend) { requireDevice(text(Target::parse
 bool isStrategyKind(const std::string &strategy) {
   return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
 }
+
+bool isStrategyFile(const std::string &strategy) { return !strategy.empty() && !isStrategyKind(strategy); }
 
 /// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
 /// and oneDNN for [n, c, h, w] are faster.
@@ -240,6 +240,27 @@ static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options,
   return batch;
 }
 
+/// Chooses the batches of training and of evaluation, which must divide into the strategy's microbatches.
+static void chooseBatches(ResolvedOptions &resolved, const TrainConfig &config, const RunOptions &options) {
+  resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
+  if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
+    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                resolved.batch, resolved.strategy.microbatches));
+  resolved.evalBatch = options.evalBatch.value_or(config.evalBatch);
+  if (resolved.evalBatch == resolved.batch)
+    resolved.evalBatch = 0;
+  if (resolved.evalBatch < 0 || resolved.evalBatch % resolved.strategy.microbatches)
+    throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
+                                resolved.evalBatch, resolved.strategy.microbatches));
+  const int64_t evalRows = resolved.evalBatch / resolved.strategy.microbatches,
+                dp = resolved.strategy.mesh.size(AxisRole::Data);
+  if (resolved.evalBatch && evalRows < dp)
+    throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
+                                resolved.evalBatch, evalRows, dp));
+  if (resolved.toSearch)
+    resolved.toSearch->batch = resolved.batch, resolved.toSearch->evalBatch = resolved.evalBatch;
+}
+
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options) {
   checkOptions(programOptions(), options);
   ResolvedOptions resolved;
@@ -256,46 +277,29 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.channelsLast = chooseChannelsLast(resolved, options);
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
-  resolved.left = chooseSearch(options, cluster);
-  resolved.strategy = resolved.left ? resolved.left->pins.decided() : chooseStrategy(options);
-  if (resolved.left && !cluster) {
+  resolved.toSearch = chooseSearch(options, cluster);
+  resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
+  if (resolved.toSearch && !cluster) {
     if (resolved.backend != Target::Kind::Cpu)
       throw userError(
           fmt::format("--strategy auto: needs --cluster FILE for devices of backend {}, or give --mesh; a plan "
                       "for a cluster is made with the command plan and trained with --plan",
                       text(resolved.backend)));
-    resolved.cluster = assumedCluster(resolved.left->devices).toToml();
+    resolved.cluster = assumedCluster(resolved.toSearch->devices).toToml();
   }
   if (options.scatterGather == "auto") { // whatever a file says
     resolved.strategy.scatterGather.reset();
-    if (resolved.left)
-      resolved.left->pins.scatterGather.reset();
+    if (resolved.toSearch)
+      resolved.toSearch->pins.scatterGather.reset();
   }
-  if (cluster && !resolved.left && !resolved.strategy.scatterGather)
+  if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
     resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
-  resolved.batch = chooseBatch(config, options, resolved.strategy.mesh.size(AxisRole::Data));
-  if (resolved.left)
-    resolved.left->batch = resolved.batch;
+  chooseBatches(resolved, config, options);
   resolved.seed = options.seed.value_or(0);
-  if (resolved.batch < 1 || resolved.strategy.microbatches < 1 || resolved.batch % resolved.strategy.microbatches)
-    throw userError(fmt::format("--batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                resolved.batch, resolved.strategy.microbatches));
-  resolved.evalBatch = options.evalBatch.value_or(config.evalBatch);
-  if (resolved.evalBatch == resolved.batch)
-    resolved.evalBatch = 0;
-  if (resolved.evalBatch < 0 || resolved.evalBatch % resolved.strategy.microbatches)
-    throw userError(fmt::format("--eval-batch {} --microbatches {}: the batch must be a multiple of the microbatches",
-                                resolved.evalBatch, resolved.strategy.microbatches));
-  const int64_t evalRows = resolved.evalBatch / resolved.strategy.microbatches,
-                dp = resolved.strategy.mesh.size(AxisRole::Data);
-  if (resolved.evalBatch && evalRows < dp)
-    throw userError(fmt::format("--eval-batch {}: a microbatch of evaluation has {} rows, fewer than dp = {}",
-                                resolved.evalBatch, evalRows, dp));
-  if (resolved.left)
-    resolved.left->evalBatch = resolved.evalBatch;
-  resolved.threads = options.threads ? static_cast<unsigned>(*options.threads)
-                                     : defaultThreads(static_cast<unsigned>(
-                                           resolved.left ? resolved.left->devices : resolved.strategy.mesh.ranks()));
+  resolved.threads = options.threads
+                         ? static_cast<unsigned>(*options.threads)
+                         : defaultThreads(static_cast<unsigned>(resolved.toSearch ? resolved.toSearch->devices
+                                                                                  : resolved.strategy.mesh.ranks()));
   resolved.code = options.code;
   if (cluster)
     cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
@@ -303,83 +307,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
   resolved.dumpProblems = options.dumpProblems;
-  if (!options.dumpProblems.empty() && !resolved.left)
+  if (!options.dumpProblems.empty() && !resolved.toSearch)
     throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",
                                 options.dumpProblems));
   return resolved;
-}
-
-// ---- descriptions stored in plans -----------------------------------------------------------------------------------
-
-plan::DataT dataOf(const Data &data) {
-  constexpr plan::DataKind kind[] = {plan::DataKind::Mnist, plan::DataKind::Text, plan::DataKind::Synthetic,
-                                     plan::DataKind::Custom};
-  plan::DataT stored;
-  stored.kind = kind[data.index()];
-  for (const DataField &field : fieldsOf(data)) {
-    auto &entry = stored.fields.emplace_back(std::make_unique<plan::DataFieldT>());
-    entry->name = field.name;
-    entry->dtype = field.dtype == FieldType::F32 ? plan::DType::F32 : plan::DType::I32;
-    entry->shape = field.shape;
-    entry->classes = std::max<int64_t>(0, field.classes);
-  }
-  if (const Text *text = std::get_if<Text>(&data)) {
-    stored.context = text->context;
-    stored.vocab = text->vocab;
-  }
-  return stored;
-}
-
-static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double base) {
-  plan::LearningRateT rate;
-  rate.base = base;
-  if (const StepLr *step = std::get_if<StepLr>(&schedule)) {
-    rate.kind = plan::RateKind::Step;
-    rate.every = step->every;
-    rate.gamma = step->gamma;
-  } else if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule)) {
-    rate.kind = cosine->warmup > 0 ? plan::RateKind::WarmupCosine : plan::RateKind::Cosine;
-    rate.min = cosine->min;
-    rate.warmup = cosine->warmup;
-    rate.steps = cosine->steps;
-  } else if (const WarmupLr *warmup =
-                 std::get_if<WarmupLr>(&schedule)) { // a cosine from the base to the base is constant
-    rate.kind = plan::RateKind::WarmupCosine;
-    rate.min = base;
-    rate.warmup = warmup->warmup;
-  }
-  return rate;
-}
-
-plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision) {
-  plan::TrainingT stored;
-  storePrecision(precision, stored);
-  stored.rate = std::make_unique<plan::LearningRateT>(rateOf(config.learningRate, learningRate(config.optimizer)));
-  stored.optimizer = std::make_unique<plan::OptimizerT>(optimizerOf(config));
-  return stored;
-}
-
-// ---- data ---------------------------------------------------------------------------------------------------------
-
-const Dataset *customData(const Data &data) {
-  const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
-  return own ? own->get() : nullptr;
-}
-
-std::string dataPlace(const Data &data, const RunOptions &options) {
-  if (options.data == "synthetic" || (options.data.empty() && customData(data)))
-    return options.data;
-  if (std::holds_alternative<SyntheticImages>(data)) {
-    if (!options.data.empty())
-      throw userError(fmt::format("--data {}: the program's data is synthetic", options.data));
-    return "synthetic";
-  }
-  if (options.data.empty())
-    throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
-  std::error_code error;
-  if (!std::filesystem::exists(options.data, error))
-    throw userError(fmt::format("--data {}: {}", options.data, error ? error.message() : "no such file or folder"));
-  return options.data;
 }
 
 } // namespace cleave

@@ -4,7 +4,6 @@
 #include "cleave/Trainer.h"
 #include "partitioner/search/Space.h"
 #include "passes/CompileOptions.h"
-#include "runtime/plan/PlanTypes.h"
 
 namespace cleave {
 
@@ -12,11 +11,13 @@ namespace cleave {
 struct ResolvedOptions : passes::CompileOptions {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
   /// What is left to the search; none: `strategy` is complete.
-  std::optional<partitioner::SpaceRequest> left;
+  std::optional<partitioner::SpaceRequest> toSearch;
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
 bool isStrategyKind(const std::string &strategy);
+/// Whether --strategy names a file.
+bool isStrategyFile(const std::string &strategy);
 
 /// Throws a user error that names what is missing if the backend cannot run on this machine. (Plans can be compiled for
 /// any backend.)
@@ -30,14 +31,5 @@ int64_t globalBatch(int64_t perRank, int64_t dp);
 
 /// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options);
-
-/// The description of data set and training that plans store (plan.fbs).
-plan::DataT dataOf(const Data &data);
-plan::TrainingT trainingOf(const TrainConfig &config, const Precision &precision);
-
-/// The program's own data set, or null.
-const Dataset *customData(const Data &data);
-/// The location of the data; throws userError if it is required and missing, or does not exist.
-std::string dataPlace(const Data &data, const RunOptions &options);
 
 } // namespace cleave

@@ -77,8 +77,7 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
   if (!givesBatch(options) && info.batch > 0)
     options.batch = info.batch;
-  const bool file = !options.strategy.empty() && !isStrategyKind(options.strategy);
-  if (!options.microbatches && info.microbatches > 0 && !file) // a strategy file sets it
+  if (!options.microbatches && info.microbatches > 0 && !isStrategyFile(options.strategy)) // which sets it
     options.microbatches = info.microbatches;
   if (!options.evalBatch && info.evalBatch)
     options.evalBatch = info.evalBatch;

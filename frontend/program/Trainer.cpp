@@ -8,9 +8,9 @@
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
-#include "passes/pipeline/FitMemory.h"
 #include "passes/pipeline/Pipeline.h"
-#include "passes/pipeline/ScheduleSearch.h"
+#include "passes/search/FitMemory.h"
+#include "passes/search/ScheduleSearch.h"
 #include "passes/search/StrategySearch.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Sha256.h"
@@ -46,8 +46,8 @@ struct Trainer::Impl {
   GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
   /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`.
   void search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible = false);
-  /// The options of a run. A prediction has no batch of evaluation.
-  ResolvedOptions optionsOf(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
+  /// All options of a run. A prediction has no batch of evaluation.
+  ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
   /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(ResolvedOptions &resolved);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
@@ -90,7 +90,7 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
 }
 
 void Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible) {
-  if (!resolved.left)
+  if (!resolved.toSearch)
     return;
   const auto began = std::chrono::steady_clock::now();
   std::optional<InterruptGuard> guard;
@@ -101,13 +101,13 @@ void Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options,
     return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
   };
   const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
-  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.left, stops);
+  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops);
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
-  resolved.left.reset();
+  resolved.toSearch.reset();
 }
 
-ResolvedOptions Trainer::Impl::optionsOf(RunOptions options, passes::Purpose purpose) const {
+ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose) const {
   TrainConfig own = config;
   if (purpose == passes::Purpose::Prediction) {
     own.evalBatch = 0;
@@ -127,8 +127,8 @@ const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &res
 
 /// A launcher's processes are the devices if the options do not say how many there are.
 static RunOptions onLaunchedRanks(RunOptions options) {
-  if (options.mesh.empty() && options.devices == 0 && (options.strategy.empty() || isStrategyKind(options.strategy)) &&
-      ranksAreProcesses() && launchedRanks() > 1)
+  if (options.mesh.empty() && options.devices == 0 && !isStrategyFile(options.strategy) && ranksAreProcesses() &&
+      launchedRanks() > 1)
     options.devices = launchedRanks();
   return options;
 }
@@ -148,7 +148,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    ResolvedOptions resolved = optionsOf(onLaunchedRanks(options));
+    ResolvedOptions resolved = resolve(onLaunchedRanks(options));
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -159,7 +159,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       return values;
     };
     const auto compile = [&] {
-      if (resolved.left) {
+      if (resolved.toSearch) {
         search(resolved, options);
         graph = trace(resolved);
       }
@@ -232,7 +232,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  ResolvedOptions resolved = optionsOf(options, passes::Purpose::Prediction);
+  ResolvedOptions resolved = resolve(options, passes::Purpose::Prediction);
   GraphModule graph = tracePrediction(model, resolved.config, resolved.batch);
   const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(resolved)),
@@ -264,7 +264,7 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
-  ResolvedOptions resolved = impl->optionsOf(options);
+  ResolvedOptions resolved = impl->resolve(options);
   impl->search(resolved, options, true);
   passes::FittedPlan made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
@@ -276,7 +276,7 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   return std::move(made.bytes);
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->optionsOf(options)).str(); }
+std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->resolve(options)).str(); }
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
@@ -291,7 +291,7 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
-  ResolvedOptions resolved = impl->optionsOf(options);
+  ResolvedOptions resolved = impl->resolve(options);
   if (!plan)
     impl->search(resolved, options);
   const passes::CompileOptions &compile = Impl::forThisMachine(resolved);

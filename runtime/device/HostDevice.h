@@ -17,13 +17,9 @@ protected:
   unsigned threads;
 };
 
-// Each file in this folder implements some of these; all may throw environment errors for unsupported steps.
-std::unique_ptr<Op> makeHostOp(const plan::Copy &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::Fill &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::Embedding &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::EmbeddingGrad &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::Gather &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::ScatterAdd &op, SlotScope &scope, unsigned threads);
-std::unique_ptr<Op> makeHostOp(const plan::Random &op, SlotScope &scope, unsigned threads);
+// One for every kind of step that prepare() does not treat itself, each in a file of this folder. They throw environment
+// errors for what they do not support.
+#define CLEAVE_STEP(Kind) std::unique_ptr<Op> makeHostOp(const plan::Kind &op, SlotScope &scope, unsigned threads);
+#include "runtime/plan/StepKinds.inc"
 
 } // namespace cleave

@@ -1,6 +1,6 @@
 // Emits the loops of a kernel.
 #include "passes/codegen/cpu/Emit.h"
-#include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/nest/Affine.h"
 
 namespace cleave::passes::kernel {
@@ -8,10 +8,10 @@ namespace cleave::passes::kernel {
 using V = llvm::Value *;
 
 llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std::string &name) {
-  return Emitter(nest, module, name).run();
+  return KernelEmitter(nest, module, name).run();
 }
 
-Emitter::Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
+KernelEmitter::KernelEmitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
     : p(nest), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   // No fast-math flags: a recomputed value must be bit-identical (Machine.h), and 1 / -0 is not 1 / 0.
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
@@ -21,8 +21,8 @@ Emitter::Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
   levels.resize(3 + reducedLoopsInside.size());
 }
 
-Emitter::Emitter(const LoopNest &nest, llvm::Module &module, const std::string &name)
-    : Emitter(nest, module, MathUnit::Cpu) {
+KernelEmitter::KernelEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name)
+    : KernelEmitter(nest, module, MathUnit::Cpu) {
   llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
@@ -33,7 +33,7 @@ Emitter::Emitter(const LoopNest &nest, llvm::Module &module, const std::string &
   end = function->getArg(3);
 }
 
-void Emitter::at(int level) {
+void KernelEmitter::at(int level) {
   llvm::BasicBlock *block = levels[level].block;
   if (block->getTerminator())
     b.SetInsertPoint(block->getTerminator());
@@ -41,7 +41,7 @@ void Emitter::at(int level) {
     b.SetInsertPoint(block);
 }
 
-int Emitter::loopLevel(int loop) const {
+int KernelEmitter::loopLevel(int loop) const {
   if (loop == p.vectorLoop)
     return p.shape == Shape::Columns ? 1 : static_cast<int>(levels.size()) - 1;
   if (!p.loops[loop].reduced)
@@ -52,7 +52,7 @@ int Emitter::loopLevel(int loop) const {
   return 1;
 }
 
-int Emitter::levelOf(uint32_t loops) const {
+int KernelEmitter::levelOf(uint32_t loops) const {
   int level = 0;
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
     if (loops >> l & 1)
@@ -60,13 +60,13 @@ int Emitter::levelOf(uint32_t loops) const {
   return level;
 }
 
-int Emitter::levelOf(int value) const {
+int KernelEmitter::levelOf(int value) const {
   return std::max(levelOf(p.placements[value].loops), p.placements[value].row ? 1 : 0);
 }
 
 /// Opens for (index = low; index < high; index += step) with its body at `level`; the level above continues after the
 /// loop.
-Emitter::OpenLoop Emitter::open(int level, V low, V high, V step) {
+KernelEmitter::OpenLoop KernelEmitter::open(int level, V low, V high, V step) {
   auto &context = module.getContext();
   OpenLoop loop{llvm::BasicBlock::Create(context, "loop", function),
                 llvm::BasicBlock::Create(context, "done", function),
@@ -85,7 +85,7 @@ Emitter::OpenLoop Emitter::open(int level, V low, V high, V step) {
   return loop;
 }
 
-void Emitter::close(const OpenLoop &loop) {
+void KernelEmitter::close(const OpenLoop &loop) {
   at(loop.level);
   V next = b.CreateNSWAdd(loop.index, loop.step);
   loop.index->addIncoming(next, b.GetInsertBlock());
@@ -95,7 +95,7 @@ void Emitter::close(const OpenLoop &loop) {
   levels[loop.level - 1].block = loop.exit;
 }
 
-llvm::Function *Emitter::run() {
+llvm::Function *KernelEmitter::run() {
   entry = llvm::BasicBlock::Create(module.getContext(), "entry", function);
   levels[0].block = entry;
   b.SetInsertPoint(entry);
@@ -116,7 +116,7 @@ llvm::Function *Emitter::run() {
   return function;
 }
 
-void Emitter::makeTables() {
+void KernelEmitter::makeTables() {
   for (size_t t = 0; t < p.tables.size(); ++t) {
     std::vector<llvm::Constant *> elements;
     for (double x : p.tables[t])
@@ -130,14 +130,14 @@ void Emitter::makeTables() {
   }
 }
 
-void Emitter::emitFlat() {
+void KernelEmitter::emitFlat() {
   levels[1].block = entry; // a single level
   std::vector<Accumulator> none;
   vectorLoop(begin, end, -1, 0, none);
   levels[0].block = levels[1].block;
 }
 
-void Emitter::emitRows() {
+void KernelEmitter::emitRows() {
   OpenLoop row = open(1, begin, end, 1);
   setRowIndices(row.index);
   emitRow();
@@ -145,7 +145,7 @@ void Emitter::emitRows() {
 }
 
 /// Computes the kept loops' indices from the row number and, in Columns, the block of the vector loop.
-void Emitter::setRowIndices(V row) {
+void KernelEmitter::setRowIndices(V row) {
   at(1);
   if (p.shape == Shape::Columns) {
     int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll, blocks = (extent + block - 1) / block;
@@ -161,7 +161,7 @@ void Emitter::setRowIndices(V row) {
   }
 }
 
-void Emitter::emitRow() {
+void KernelEmitter::emitRow() {
   if (p.shape == Shape::Map) {
     std::vector<Accumulator> none;
     if (p.vectorLoop < 0) {
@@ -180,7 +180,7 @@ void Emitter::emitRow() {
   endStores();
 }
 
-void Emitter::sweep(int s) {
+void KernelEmitter::sweep(int s) {
   currentSweep = s;
   std::vector<Accumulator> accumulators;
   for (int i = 0; i < static_cast<int>(p.values.size()); ++i) {
@@ -205,7 +205,7 @@ void Emitter::sweep(int s) {
   finish(accumulators);
 }
 
-void Emitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
+void KernelEmitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
   if (next < reducedLoopsInside.size()) {
     int loop = reducedLoopsInside[next];
     OpenLoop l = open(2 + static_cast<int>(next), number(0), number(p.loops[loop].extent), 1);
@@ -223,7 +223,7 @@ void Emitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumul
 
 /// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if constant, else
 /// -1.
-void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
+void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
   int level = static_cast<int>(levels.size()) - 1;
   int64_t step = p.width * p.unroll;
   V rest = low;
@@ -253,7 +253,7 @@ void Emitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector
 }
 
 /// One step of a sweep: computes everything before storing anything, so that results may overwrite operands.
-void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
+void KernelEmitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
   int level = static_cast<int>(levels.size()) - 1;
   for (int c = 0; c < copies; ++c) {
     for (const Accumulator &a : accumulators)
@@ -296,7 +296,7 @@ void Emitter::body(int copies, int s, std::vector<Accumulator> &accumulators) {
 }
 
 /// Ends a sweep: combines copies and lanes in a fixed order; the results are values of the row.
-void Emitter::finish(std::vector<Accumulator> &accumulators) {
+void KernelEmitter::finish(std::vector<Accumulator> &accumulators) {
   for (const Accumulator &a : accumulators) {
     const LoopValue &v = p.values[a.value];
     at(1);
@@ -323,7 +323,7 @@ void Emitter::finish(std::vector<Accumulator> &accumulators) {
   }
 }
 
-void Emitter::endStores() {
+void KernelEmitter::endStores() {
   int copies = p.shape == Shape::Columns ? p.unroll : 1;
   for (int c = 0; c < copies; ++c)
     for (const Store &s : p.stores)

@@ -1,19 +1,19 @@
 // Emits the values of a kernel: loads, operations, conversions and stores.
 #include "ir/graph/Enums.h"
-#include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/nest/Affine.h"
 
 namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
 
-llvm::Type *Emitter::compute(DType type) {
+llvm::Type *KernelEmitter::compute(DType type) {
   if (isFloat(type))
     return b.getFloatTy();
   return type == DType::I32 ? b.getInt32Ty() : type == DType::I64 ? b.getInt64Ty() : b.getInt1Ty();
 }
 
-llvm::Type *Emitter::memory(DType type) {
+llvm::Type *KernelEmitter::memory(DType type) {
   switch (type) {
   case DType::F16:
     return b.getHalfTy();
@@ -26,7 +26,7 @@ llvm::Type *Emitter::memory(DType type) {
   }
 }
 
-V Emitter::emit(int value, int copy) {
+V KernelEmitter::emit(int value, int copy) {
   const Placement &where = p.placements[value];
   V x = unrounded(value, copy);
   if (!needsRounding(p.values[value]) || inScratch(where))
@@ -40,7 +40,7 @@ V Emitter::emit(int value, int copy) {
   return rounded;
 }
 
-V Emitter::unrounded(int value, int copy) {
+V KernelEmitter::unrounded(int value, int copy) {
   const Placement &where = p.placements[value];
   int level = levelOf(value);
   auto key = std::pair(value, copyKey(where.loops, copy));
@@ -58,12 +58,12 @@ V Emitter::unrounded(int value, int copy) {
   return result;
 }
 
-V Emitter::scalarArgument(int index) {
+V KernelEmitter::scalarArgument(int index) {
   return b.CreateLoad(b.getInt64Ty(),
                       b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), scalars, static_cast<uint64_t>(index)));
 }
 
-V Emitter::compute(const LoopValue &v, int value, int copy) {
+V KernelEmitter::compute(const LoopValue &v, int value, int copy) {
   int level = levelOf(value);
   std::vector<V> x;
   std::vector<DType> types;
@@ -128,7 +128,7 @@ V Emitter::compute(const LoopValue &v, int value, int copy) {
   return operation(v, x, types);
 }
 
-V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vector<DType> &types) {
+V KernelEmitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vector<DType> &types) {
   switch (v.op) {
   case NodeKind::Cast:
     return cast(x[0], types[0], v.type);
@@ -141,7 +141,7 @@ V Emitter::operation(const LoopValue &v, const std::vector<V> &x, const std::vec
   }
 }
 
-V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &operands) {
+V KernelEmitter::floatOperation(const LoopValue &v, const std::vector<V> &operands) {
   V x = operands[0], y = operands.back();
   switch (v.op) {
 #define CLEAVE_UNARY(Name, mnemonic, exact, code, value)                                                               \
@@ -159,7 +159,7 @@ V Emitter::floatOperation(const LoopValue &v, const std::vector<V> &operands) {
   }
 }
 
-V Emitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
+V KernelEmitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
   V zero = llvm::Constant::getNullValue(x[0]->getType());
   bool boolean = v.type == DType::I1;
   switch (v.op) {
@@ -196,7 +196,7 @@ V Emitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
   }
 }
 
-V Emitter::compare(Predicate relation, V x, V y, DType type) {
+V KernelEmitter::compare(Predicate relation, V x, V y, DType type) {
   using P = llvm::CmpInst;
   static const P::Predicate floats[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT, P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
   static const P::Predicate ints[] = {P::ICMP_EQ, P::ICMP_NE, P::ICMP_SLT, P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
@@ -205,7 +205,7 @@ V Emitter::compare(Predicate relation, V x, V y, DType type) {
   return isFloat(type) ? b.CreateFCmp(floats[r], x, y) : b.CreateICmp(type == DType::I1 ? bools[r] : ints[r], x, y);
 }
 
-V Emitter::cast(V x, DType from, DType to) {
+V KernelEmitter::cast(V x, DType from, DType to) {
   bool vector = x->getType()->isVectorTy();
   llvm::Type *type = shaped(compute(to), vector);
   if (isFloat(from) && isFloat(to))
@@ -222,9 +222,9 @@ V Emitter::cast(V x, DType from, DType to) {
   return from == DType::I1 ? b.CreateZExt(x, type) : b.CreateSExtOrTrunc(x, type);
 }
 
-V Emitter::roundTo(V x, DType type) { return fromMemory(toMemory(x, type), type); }
+V KernelEmitter::roundTo(V x, DType type) { return fromMemory(toMemory(x, type), type); }
 
-V Emitter::fromMemory(V x, DType type) {
+V KernelEmitter::fromMemory(V x, DType type) {
   bool vector = x->getType()->isVectorTy();
   switch (type) {
   case DType::F16:
@@ -239,7 +239,7 @@ V Emitter::fromMemory(V x, DType type) {
   }
 }
 
-V Emitter::toMemory(V x, DType type) {
+V KernelEmitter::toMemory(V x, DType type) {
   bool vector = x->getType()->isVectorTy();
   switch (type) {
   case DType::F16:
@@ -261,7 +261,7 @@ V Emitter::toMemory(V x, DType type) {
   }
 }
 
-V Emitter::expr(const Expr &e, int copy, int level) {
+V KernelEmitter::expr(const Expr &e, int copy, int level) {
   int64_t constant = e.constant;
   if (p.vectorLoop >= 0)
     constant += e.coef[p.vectorLoop] * copyOffset(copy);
@@ -278,7 +278,7 @@ V Emitter::expr(const Expr &e, int copy, int level) {
   return sum;
 }
 
-V Emitter::lanes(llvm::Type *element, int64_t step) {
+V KernelEmitter::lanes(llvm::Type *element, int64_t step) {
   if (p.width == 1)
     return llvm::ConstantInt::get(element, 0);
   std::vector<llvm::Constant *> values;
@@ -287,7 +287,7 @@ V Emitter::lanes(llvm::Type *element, int64_t step) {
   return llvm::ConstantVector::get(values);
 }
 
-V Emitter::mask(int copy) {
+V KernelEmitter::mask(int copy) {
   if (!laneLimit)
     return nullptr;
   int level = loopLevel(p.vectorLoop);
@@ -302,7 +302,7 @@ V Emitter::mask(int copy) {
   return cached;
 }
 
-V Emitter::condition(const std::vector<Condition> &conditions, int copy, int level) {
+V KernelEmitter::condition(const std::vector<Condition> &conditions, int copy, int level) {
   V all = nullptr;
   for (const Condition &c : conditions) {
     Expr shifted = c.expr;
@@ -322,19 +322,19 @@ V Emitter::condition(const std::vector<Condition> &conditions, int copy, int lev
   return all;
 }
 
-V Emitter::pointer(int buffer, V index) {
+V KernelEmitter::pointer(int buffer, V index) {
   DType type = buffer < 0 ? p.tableTypes[-1 - buffer] : p.buffers[buffer];
   V base = buffer < 0 ? static_cast<V>(tables[-1 - buffer]) : bases[buffer];
   return b.CreateGEP(buffer < 0 && isFloat(type) ? b.getFloatTy() : memory(type), base, index);
 }
 
 /// Pointers to elements 0, step, 2 step, ... from `first`; gathers with 32-bit offsets are twice as fast.
-V Emitter::lanePointers(V first, llvm::Type *element, int64_t step) {
+V KernelEmitter::lanePointers(V first, llvm::Type *element, int64_t step) {
   bool small = step > -(int64_t{1} << 24) && step < int64_t{1} << 24;
   return b.CreateGEP(element, first, lanes(small ? b.getInt32Ty() : b.getInt64Ty(), step));
 }
 
-V Emitter::load(const LoopValue &v, int value, int copy) {
+V KernelEmitter::load(const LoopValue &v, int value, int copy) {
   int level = levelOf(value);
   bool vector = p.width > 1 && onVector(p.placements[value].loops);
   bool table = v.buffer < 0 && isFloat(v.type); // tables of floats are f32
@@ -365,7 +365,7 @@ V Emitter::load(const LoopValue &v, int value, int copy) {
   return finish(b.CreateMaskedGather(vectorType, from, align, all, zero));
 }
 
-void Emitter::store(const Store &s, int copy) {
+void KernelEmitter::store(const Store &s, int copy) {
   int innermost = static_cast<int>(levels.size()) - (p.shape == Shape::Columns ? 2 : 1);
   int level = s.sweep < 0 || p.vectorLoop < 0 ? 1 : innermost;
   V x = unrounded(s.value, copy);
@@ -393,7 +393,7 @@ void Emitter::store(const Store &s, int copy) {
   b.CreateMaskedScatter(x, to, align, exists);
 }
 
-V Emitter::scratchPointer(const Placement &where, int copy, int level) {
+V KernelEmitter::scratchPointer(const Placement &where, int copy, int level) {
   Expr e;
   int64_t stride = 1;
   // Only the loops that the value depends on: another one's index may not be defined where the value is read.
@@ -416,7 +416,7 @@ V Emitter::scratchPointer(const Placement &where, int copy, int level) {
   return b.CreateGEP(b.getFloatTy(), scratch[where.scratch], index);
 }
 
-V Emitter::combine(ReduceKind kind, V x, V y, DType type) {
+V KernelEmitter::combine(ReduceKind kind, V x, V y, DType type) {
   bool real = isFloat(type);
   switch (kind) {
   case ReduceKind::Sum:
@@ -429,7 +429,7 @@ V Emitter::combine(ReduceKind kind, V x, V y, DType type) {
   return nullptr;
 }
 
-V Emitter::identity(ReduceKind kind, DType type, bool vector) {
+V KernelEmitter::identity(ReduceKind kind, DType type, bool vector) {
   llvm::Type *t = shaped(compute(type), vector);
   if (kind == ReduceKind::Sum)
     return llvm::Constant::getNullValue(t);

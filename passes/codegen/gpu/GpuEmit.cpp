@@ -23,7 +23,7 @@ bool isSmall(const LoopNest &p) {
 
 GpuEmitter::GpuEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words,
                        bool batch)
-    : Emitter(nest, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(nest.threads),
+    : KernelEmitter(nest, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(nest.threads),
       words(words), batch(batch), chunk(plan.chunk) {
   reduced = reducedLoopsInside;
   levels.assign(3, {});
@@ -127,7 +127,7 @@ V GpuEmitter::word(unsigned intrinsic, const char *name) {
 
 V GpuEmitter::scalarArgument(int index) {
   if (!ptx() || batch)
-    return Emitter::scalarArgument(index);
+    return KernelEmitter::scalarArgument(index);
   return function->getArg(static_cast<unsigned>(p.buffers.size()) + static_cast<unsigned>(index));
 }
 

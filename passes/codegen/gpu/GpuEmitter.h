@@ -3,12 +3,12 @@
 // Levels: 0 the kernel, 1 the item (a row, a chunk of columns; unused for maps), 2 inside the item. A thread processes
 // ThreadPlan::passes chunks at a time; copy c of a value is element c % chunk of pass c / chunk.
 #pragma once
-#include "passes/codegen/cpu/Emitter.h"
+#include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/gpu/GpuEmit.h"
 
 namespace cleave::passes::kernel {
 
-class GpuEmitter final : public Emitter {
+class GpuEmitter final : public KernelEmitter {
 public:
   GpuEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words, bool batch);
   llvm::Function *build();
@@ -44,7 +44,7 @@ private:
   void takeApart(V number, const std::vector<int> &loops, bool vector, std::vector<V> &index);
   Branch branch(V condition); // null: always
   void close(Branch branch);
-  using Emitter::close;
+  using KernelEmitter::close;
 
   // results of reductions (GpuReduce.cpp)
   void finish(std::vector<Accumulator> &accumulators) override;

@@ -38,7 +38,7 @@ V GpuEmitter::elementOf(const std::vector<V> &words, int i, DType type) {
 V GpuEmitter::load(const LoopValue &v, int value, int copy) {
   const int width = v.buffer < 0 || chunk < plan.chunk ? 1 : accessWidth(p, v.expr, v.type, v.conditions);
   if (width == 1)
-    return Emitter::load(v, value, copy);
+    return KernelEmitter::load(v, value, copy);
   const int level = levelOf(value), first = copy / width * width;
   V index = expr(v.expr, first, level);
   V holds = v.conditions.empty() ? nullptr : condition(v.conditions, first, level);
@@ -68,7 +68,7 @@ V GpuEmitter::load(const LoopValue &v, int value, int copy) {
 V GpuEmitter::toMemory(V x, DType type) {
   if (ptx() && type == DType::BF16)
     return b.CreateBitCast(b.CreateFPTrunc(x, b.getBFloatTy()), b.getInt16Ty());
-  return Emitter::toMemory(x, type);
+  return KernelEmitter::toMemory(x, type);
 }
 
 /// Packs elements from `first` into one word.

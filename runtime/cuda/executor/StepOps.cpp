@@ -67,11 +67,13 @@ std::unique_ptr<Op> StepOps::make(const plan::Step &step, SlotScope &scope) {
       return generated(op, op, scope);
     else if constexpr (std::same_as<Kind, plan::KernelBatch>)
       return generated(op, *op.calls()->Get(0), scope);
-    else if constexpr (steps::oneOf<Kind, plan::Matmul, plan::Conv, plan::Attention, plan::EmbeddingGrad,
-                                    plan::Collective, plan::Send, plan::Recv>)
+    else if constexpr (steps::oneOf<Kind, plan::Matmul, plan::Conv, plan::Attention, plan::Collective, plan::Send,
+                                    plan::Recv>)
       return makeLibraryStep(step, scope);
-    else
+    else {
+      workspace = std::max(workspace, steps::onGpu(step).workspace);
       return makeOwnOp(op, scope, queue, own);
+    }
   });
 }
 
@@ -91,8 +93,6 @@ bool StepOps::usesLibrary(const plan::Step &step) {
 std::unique_ptr<Op> StepOps::makeLibraryStep(const plan::Step &step, SlotScope &scope) {
   size_t needed = 0;
   std::unique_ptr<Op> op;
-  if (const auto *grad = step.op_as_EmbeddingGrad())
-    op = makeOwnOp(*grad, scope, queue, own, needed);
   if (step.op_type() == plan::StepOp::Matmul) {
     if (!cublas)
       cublas = std::make_unique<CublasLt>();

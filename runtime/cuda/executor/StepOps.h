@@ -56,14 +56,9 @@ std::unique_ptr<Op> makeGeneratedOp(const plan::Kernel &op, SlotScope &scope, co
                                     unsigned threads);
 std::unique_ptr<Op> makeGeneratedOp(const plan::KernelBatch &op, SlotScope &scope, const Queue &queue,
                                     CUfunction function, unsigned threads);
-std::unique_ptr<Op> makeOwnOp(const plan::Copy &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::Fill &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::Embedding &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::EmbeddingGrad &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels,
-                              size_t &workspace);
-std::unique_ptr<Op> makeOwnOp(const plan::Gather &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::ScatterAdd &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::Random &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
-std::unique_ptr<Op> makeOwnOp(const plan::Pool &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+// One for every kind of step that neither a library nor generated code runs.
+#define CLEAVE_STEP(Kind)                                                                                              \
+  std::unique_ptr<Op> makeOwnOp(const plan::Kind &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels);
+#include "runtime/plan/StepKinds.inc"
 
 } // namespace cleave::cuda

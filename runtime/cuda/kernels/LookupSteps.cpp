@@ -60,8 +60,6 @@ public:
     functions.push_back(kernels.function("cleave_lookup_sum_" + elementSuffix(e.dtype())));
   }
 
-  size_t workspaceBytes() const { return lookupScratch(arguments.rows, arguments.count).bytes(); }
-
   void run(SlotTable slots, const RunContext &) override {
     placeScratch();
     arguments.ids = reinterpret_cast<const int32_t *>(ids.at(slots));
@@ -193,11 +191,9 @@ std::unique_ptr<Op> makeOwnOp(const plan::Embedding &op, SlotScope &scope, const
   return std::make_unique<EmbeddingOp>(op, scope, queue, kernels);
 }
 
-std::unique_ptr<Op> makeOwnOp(const plan::EmbeddingGrad &grad, SlotScope &scope, const Queue &queue,
-                              OwnKernels &kernels, size_t &workspace) {
-  auto op = std::make_unique<EmbeddingGradOp>(grad, scope, queue, kernels);
-  workspace = op->workspaceBytes();
-  return op;
+std::unique_ptr<Op> makeOwnOp(const plan::EmbeddingGrad &op, SlotScope &scope, const Queue &queue,
+                              OwnKernels &kernels) {
+  return std::make_unique<EmbeddingGradOp>(op, scope, queue, kernels);
 }
 
 std::unique_ptr<Op> makeOwnOp(const plan::Gather &op, SlotScope &scope, const Queue &queue, OwnKernels &kernels) {

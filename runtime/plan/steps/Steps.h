@@ -1,12 +1,12 @@
 // What is known of a step, whatever its kind: what is wrong with it, what it reads and writes, its work, its text. Each
 // kind is described once, in the header of its family:
 //
-//   Products.h       Matmul, Attention
-//   Windows.h        Conv, Pool
-//   Kernels.h        Kernel, KernelBatch
-//   Moves.h          Copy, Fill, Random
-//   Lookups.h        Embedding, EmbeddingGrad, Gather, ScatterAdd
-//   Communication.h  Collective, Send, Recv
+//   Products.h       matrix products, attention
+//   Windows.h        convolution, pooling
+//   Kernels.h        generated code
+//   Moves.h          copies, constants, random numbers
+//   Lookups.h        reads and sums at indices
+//   Communication.h  collectives and messages
 //
 // The functions here choose the description. A new kind needs all of problem, accesses, isLinear, work, onGpu and text.
 #pragma once

@@ -1,5 +1,7 @@
 // Options of a job: program defaults, command line, and invalid values.
 #include "frontend/program/ResolvedOptions.h"
+#include "frontend/program/Files.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/plan_generated.h"
@@ -78,13 +80,13 @@ TEST_CASE("what neither options nor a file decide is left to a search") {
     options.cluster = cluster;
     if (!pins.empty())
       std::ofstream(file) << pins, options.strategy = file;
-    return resolveOptions(config, options).left;
+    return resolveOptions(config, options).toSearch;
   };
   CHECK(left({})->devices == 8);
   CHECK(left({.devices = 4})->devices == 4);
   CHECK(left({.devices = 4, .strategy = "pipeline"})->kind == "pipeline");
   CHECK(!left({.mesh = "dp=2"}));
-  CHECK(!resolveOptions(config, {.devices = 4, .strategy = "data"}).left); // without a cluster
+  CHECK(!resolveOptions(config, {.devices = 4, .strategy = "data"}).toSearch); // without a cluster
   CHECK(left({}, "zero = 1\n")->devices == 8);
   CHECK(left({.devices = 4}, "zero = 1\n")->pins.zero == 1);
   CHECK(left({}, "mesh = { dp = 2 }\n")->devices == 2);
@@ -136,12 +138,12 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.target = "sm_90"}), "--target sm_90"));
   CHECK(has(mistake([] { checkBackend("cuda"); }), "CUDA"));
   CHECK(resolveOptions({}, {.backend = "cuda"}).backend == Target::Kind::Cuda); // a plan can be compiled for it
-  CHECK(!resolveOptions({}, {}).left);
+  CHECK(!resolveOptions({}, {}).toSearch);
   const ResolvedOptions searched = resolveOptions({.batch = 128}, {.microbatches = 2, .devices = 4});
-  REQUIRE(searched.left);
-  CHECK(searched.left->devices == 4);
-  CHECK(searched.left->pins.microbatches == 2);
-  CHECK(!searched.left->pins.mesh);
+  REQUIRE(searched.toSearch);
+  CHECK(searched.toSearch->devices == 4);
+  CHECK(searched.toSearch->pins.microbatches == 2);
+  CHECK(!searched.toSearch->pins.mesh);
   CHECK(!searched.cluster.empty());
 }
 

@@ -1,9 +1,9 @@
 // Compiles with more and more recomputation.
-#include "passes/pipeline/FitMemory.h"
+#include "passes/search/FitMemory.h"
 
 #include "partitioner/schedule/Named.h"
 #include "partitioner/simulate/Memory.h"
-#include "passes/pipeline/ScheduleSearch.h"
+#include "passes/search/ScheduleSearch.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 

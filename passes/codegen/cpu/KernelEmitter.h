@@ -15,15 +15,15 @@
 
 namespace cleave::passes::kernel {
 
-class Emitter {
+class KernelEmitter {
 public:
-  Emitter(const LoopNest &nest, llvm::Module &module, const std::string &name);
-  virtual ~Emitter() = default;
+  KernelEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name);
+  virtual ~KernelEmitter() = default;
   llvm::Function *run();
 
 protected:
   /// The derived class creates the function.
-  Emitter(const LoopNest &nest, llvm::Module &module, MathUnit unit);
+  KernelEmitter(const LoopNest &nest, llvm::Module &module, MathUnit unit);
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;

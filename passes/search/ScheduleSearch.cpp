@@ -1,5 +1,5 @@
 // Compiles trial plans, searches, and simulates the finalists.
-#include "passes/pipeline/ScheduleSearch.h"
+#include "passes/search/ScheduleSearch.h"
 
 #include "partitioner/pipeline/Search.h"
 #include "partitioner/schedule/Named.h"
@@ -25,7 +25,7 @@ using partitioner::Strategy;
 constexpr double nearlyShortest = 1.1;
 constexpr size_t mostFinalists = 6;
 
-struct Candidate {
+struct ScheduleCandidate {
   Strategy strategy;
   double milliseconds; ///< estimated from the costs of its stages
 };
@@ -40,7 +40,7 @@ public:
       addCandidates(shape);
     if (candidates.empty() && refused)
       throw *refused;
-    std::ranges::stable_sort(candidates, {}, &Candidate::milliseconds);
+    std::ranges::stable_sort(candidates, {}, &ScheduleCandidate::milliseconds);
     addOpenSchedules();
     return fastest();
   }
@@ -103,7 +103,7 @@ private:
     for (const std::string &name : partitioner::namedSchedules()) {
       if (partitioner::chunksOf(name) > 0 || partitioner::checkNamedSizes(name, ranks, 2, given.microbatches))
         continue;
-      Candidate candidate{given, candidates.front().milliseconds};
+      ScheduleCandidate candidate{given, candidates.front().milliseconds};
       candidate.strategy.schedule = name;
       candidate.strategy.scheduleOrigin = "search";
       candidates.insert(candidates.begin() + 1, std::move(candidate));
@@ -119,7 +119,7 @@ private:
     std::optional<Strategy> best;
     double seconds = 0;
     size_t tried = 0;
-    for (const Candidate &candidate : candidates) {
+    for (const ScheduleCandidate &candidate : candidates) {
       const bool near = candidate.milliseconds <= nearlyShortest * candidates.front().milliseconds;
       if (best && (!near || tried == mostFinalists))
         break;
@@ -141,7 +141,7 @@ private:
   const GraphModule &model;
   const CompileOptions &options;
   const Cluster cluster;
-  std::vector<Candidate> candidates;
+  std::vector<ScheduleCandidate> candidates;
   std::optional<Error> refused; ///< error of the first shape that cannot be compiled
   std::string problem;          ///< why a plan does not fit into memory
 };
