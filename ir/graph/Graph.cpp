@@ -169,6 +169,16 @@ SlotKind cleave::ir::resultKind(func::FuncOp function, unsigned index) {
   return slotKindOf(resultText(function, index, attr::kind));
 }
 
+int64_t cleave::ir::stageOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(attr::stage);
+  return stage ? stage.getInt() : 0;
+}
+
+bool cleave::ir::narrows(CastOp cast) {
+  const auto from = tensorType(cast.getInput()), to = tensorType(cast.getResult());
+  return isa<FloatType>(to.getElementType()) && to.getElementTypeBitWidth() < from.getElementTypeBitWidth();
+}
+
 void cleave::ir::copyMarks(Operation *from, Operation *to) {
   to->setDiscardableAttrs(from->getDiscardableAttrDictionary());
 }

@@ -101,6 +101,10 @@ mlir::Value splatConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::Ra
 /// Floating-point operations of a convolution and of the gradient of its input or weight: a multiplication and an
 /// addition for each element of `result`, the convolution's, and each of one output channel's weight.
 double convFlops(mlir::Value weight, mlir::Value result);
+/// The pipeline stage of an op; 0 if it has none.
+int64_t stageOf(mlir::Operation *op);
+/// Whether a cast is to a floating-point type of fewer bits.
+bool narrows(CastOp cast);
 /// Copies the discardable attributes (path, stage, phase, ...) of an op to the one that replaces it.
 void copyMarks(mlir::Operation *from, mlir::Operation *to);
 

@@ -1,4 +1,4 @@
-// Applies a strategy: shardings, segments, classes of equal ranks, schedules.
+// Applies decisions: segments, classes of equal ranks, schedules.
 #include "partitioner/apply/Apply.h"
 
 #include "ir/dist/Dist.h"
@@ -7,8 +7,6 @@
 #include "partitioner/apply/ChooseSchedule.h"
 #include "partitioner/apply/Emit.h"
 #include "partitioner/apply/FoldRules.h"
-#include "partitioner/apply/Reshard.h"
-#include "partitioner/apply/Zero.h"
 #include "partitioner/schedule/Schedule.h"
 #include "partitioner/sharding/Pinned.h"
 #include "partitioner/stages/Layers.h"
@@ -20,20 +18,6 @@
 using namespace mlir;
 
 namespace cleave::partitioner {
-
-void checkRules(func::FuncOp train, const Strategy &strategy) {
-  for (const ShardRule &rule : strategy.shard) {
-    bool matched = false;
-    for (const BlockArgument argument : train.getArguments()) {
-      const ir::SlotKind kind = ir::argumentKind(argument);
-      if (kind == ir::SlotKind::Parameter || kind == ir::SlotKind::Buffer)
-        matched |= matches(rule.pattern, ir::argumentText(argument, ir::attr::name).str());
-    }
-    if (!matched)
-      throw userError(
-          fmt::format("{}shard: no parameter or buffer of the model matches \"{}\"", placed(rule.where), rule.pattern));
-  }
-}
 
 // If any tensor is split, every tensor gets a rule (`{}`: not split although it could be), so that the strategy in a
 // plan is complete and reads back unchanged.
@@ -54,48 +38,6 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
     names.push_back(name);
   }
   return foldRules(rules, names);
-}
-
-// Rejects an axis tp that splits nothing, because all of its ranks would do the same work.
-static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
-  if (strategy.mesh.size(AxisRole::Tensor) == 1)
-    return;
-  bool used =
-      llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
-  train.walk([&](Operation *op) {
-    if (op != train.getOperation())
-      used |=
-          llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
-  });
-  if (!used)
-    throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "
-                                "other's work; a rule in [shard] or withSharding can split one",
-                                strategy.mesh.size(AxisRole::Tensor)));
-}
-
-NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
-  auto train = step.lookupSymbol<func::FuncOp>("train");
-  checkRules(train, strategy);
-  NamedShardings named;
-  assignShardings(train, strategy, named);
-  checkTensorAxis(train, strategy);
-  return named;
-}
-
-void annotateOthers(ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored) {
-  auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
-       eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
-  if (update) {
-    NamedShardings updated = stored;
-    updated.insert(named.begin(), named.end());
-    assignShardings(update, strategy, updated);
-  }
-  if (weights)
-    assignShardings(weights, strategy, named);
-  if (eval) {
-    assignShardings(eval, strategy, named);
-    alignMetrics({train, weights, eval});
-  }
 }
 
 namespace {
@@ -159,7 +101,7 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
   func::FuncOp train = info.train;
   train.walk([&](Operation *op) {
     if (op != train.getOperation() && !isa<func::ReturnOp>(op))
-      stages[stageOf(op)].flops += flopsOf(op);
+      stages[ir::stageOf(op)].flops += flopsOf(op);
   });
   for (BlockArgument argument : train.getArguments()) {
     if (ir::argumentKind(argument) == ir::SlotKind::Parameter)

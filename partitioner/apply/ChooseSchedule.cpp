@@ -3,6 +3,7 @@
 
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/annotate/Rematerialised.h"
 #include "partitioner/apply/Segments.h"
 #include "partitioner/pipeline/Search.h"
 #include "partitioner/stages/Layers.h"
@@ -38,7 +39,7 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
                    : key.kind == SegmentKind::InputGradient ? costs.inputGradient
                                                             : costs.weightGradient;
     for (Operation *op : ops)
-      if (!isRemade(op, false))
+      if (!isRematerialised(op, false))
         time += costOf(op) / shares;
   }
   for (const Crossing &crossing : cut.crossings) {

@@ -6,7 +6,8 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
-#include "partitioner/apply/Reshard.h"
+#include "partitioner/annotate/Rematerialised.h"
+#include "partitioner/annotate/Reshard.h"
 #include "partitioner/sharding/DataSplit.h"
 #include "runtime/base/Error.h"
 
@@ -43,7 +44,7 @@ public:
     findGradients();
     if (auto ops = cut.ops.find(key); ops != cut.ops.end())
       for (Operation *op : ops->second) {
-        const bool onDemand = isRemade(op, false);
+        const bool onDemand = isRematerialised(op, false);
         if (!onDemand)
           emit(op);
         for (Value result : op->getResults()) {
@@ -53,7 +54,7 @@ public:
         }
       }
     for (const Crossing &crossing : cut.crossings) // views of values, which the loop above does not emit
-      if (cut.place.at(crossing.value.getDefiningOp()) == key && isRemade(crossing.value.getDefiningOp(), false))
+      if (cut.place.at(crossing.value.getDefiningOp()) == key && isRematerialised(crossing.value.getDefiningOp(), false))
         send(crossing);
     returnStashes();
     returnResults();
@@ -161,7 +162,7 @@ private:
       return values[value] = local.slot(ir::SlotKind::Working, name, value);
     }
     SegmentKey made = cut.place.at(def);
-    if (isRemade(def, made.stage != key.stage)) {
+    if (isRematerialised(def, made.stage != key.stage)) {
       emit(def);
       return values[value];
     }
@@ -262,7 +263,7 @@ std::vector<ReducedResult> totalsOf(func::FuncOp func, const Strategy &strategy,
       continue;
     Value value = terminator->getOperand(i);
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
-    int64_t stage = value.getDefiningOp() ? stageOf(value.getDefiningOp()) : marked ? marked.getInt() : 0;
+    int64_t stage = value.getDefiningOp() ? ir::stageOf(value.getDefiningOp()) : marked ? marked.getInt() : 0;
     std::string key = gradients ? name : ir::metricName(kind, name);
     auto [place, added] = places.try_emplace(key, totals.size());
     if (added)
@@ -283,10 +284,10 @@ void collectReaders(Value argument, std::set<int64_t> &stages) {
     for (Operation *user : work.pop_back_val().getUsers()) {
       if (isa<func::ReturnOp>(user))
         continue;
-      if (isRemade(user, true))
+      if (isRematerialised(user, true))
         work.push_back(user->getResult(0));
       else
-        stages.insert(stageOf(user));
+        stages.insert(ir::stageOf(user));
     }
 }
 
@@ -300,7 +301,7 @@ void collectMakers(func::FuncOp func, std::map<std::string, std::set<int64_t>> &
         (argument && ir::argumentText(argument, ir::attr::name) == name))
       continue;
     auto marked = func.getResultAttrOfType<IntegerAttr>(i, ir::attr::stage);
-    stages[name.str()].insert(!argument ? stageOf(result.get().getDefiningOp()) : marked ? marked.getInt() : 0);
+    stages[name.str()].insert(!argument ? ir::stageOf(result.get().getDefiningOp()) : marked ? marked.getInt() : 0);
   }
 }
 

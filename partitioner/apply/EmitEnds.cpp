@@ -2,8 +2,8 @@
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Annotate.h"
+#include "partitioner/annotate/Reshard.h"
 #include "partitioner/apply/Emit.h"
-#include "partitioner/apply/Reshard.h"
 #include "partitioner/strategy/Buckets.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/annotate/Rematerialised.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -13,25 +14,6 @@ using namespace mlir;
 namespace cleave::partitioner {
 
 static bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
-
-/// Whether a forward op casts a half type to f32. The backward pass stashes the half value instead of the result.
-static bool isWidening(ir::CastOp cast) {
-  Type from = getElementTypeOrSelf(cast.getInput());
-  return (from.isF16() || from.isBF16()) && getElementTypeOrSelf(cast.getResult()).isF32() && !isBackward(cast);
-}
-
-bool isRemade(Operation *op, bool otherStage) {
-  if (isa<ir::ConstantOp, ir::IotaOp, ir::BroadcastOp>(op) || op->hasAttr(dist::attr::gathered))
-    return true;
-  if (auto cast = dyn_cast<ir::CastOp>(op); cast && (isa<BlockArgument>(cast.getInput()) || isWidening(cast)))
-    return true; // cast of a parameter, or widening of an activation
-  return !otherStage && isa<ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op);
-}
-
-int64_t stageOf(Operation *op) {
-  auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage);
-  return stage ? stage.getInt() : 0;
-}
 
 namespace {
 
@@ -45,7 +27,7 @@ public:
     if (split)
       markInputGradients();
     for (Operation &op : func.getBody().front().without_terminator()) {
-      SegmentKey key{stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
+      SegmentKey key{ir::stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
                                    : !split           ? SegmentKind::Backward
                                    : early.count(&op) ? SegmentKind::InputGradient
                                                       : SegmentKind::WeightGradient};
@@ -53,7 +35,7 @@ public:
       cut.ops[key].push_back(&op);
     }
     for (Operation &op : func.getBody().front().without_terminator())
-      if (!isRemade(&op, false))
+      if (!isRematerialised(&op, false))
         for (Value operand : op.getOperands())
           need(operand, cut.place[&op]);
     // A result is needed in the segment that computes it; for a view, its source is needed there.
@@ -80,7 +62,7 @@ private:
       if (!isBackward(&op))
         continue;
       for (Operation *user : op.getUsers())
-        if (!isa<func::ReturnOp>(user) && stageOf(user) != stageOf(&op))
+        if (!isa<func::ReturnOp>(user) && ir::stageOf(user) != ir::stageOf(&op))
           work.push_back(&op);
     }
     while (!work.empty()) {
@@ -89,7 +71,7 @@ private:
       if (!early.insert(op).second)
         continue;
       for (Value operand : op->getOperands())
-        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && stageOf(def) == stageOf(op))
+        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && ir::stageOf(def) == ir::stageOf(op))
           work.push_back(def);
     }
   }
@@ -101,7 +83,7 @@ private:
       return; // available in every segment
     SegmentKey made = cut.place.at(def);
     bool otherStage = made.stage != at.stage;
-    if (isRemade(def, otherStage)) {
+    if (isRematerialised(def, otherStage)) {
       for (Value operand : def->getOperands())
         need(operand, at);
       return;
@@ -120,7 +102,7 @@ private:
     if (!added)
       return;
     order.push_back(value);
-    if (isRemade(def, false)) // its own segment rematerialises it for sending
+    if (isRematerialised(def, false)) // its own segment rematerialises it for sending
       for (Value operand : def->getOperands())
         need(operand, made);
   }
@@ -132,8 +114,8 @@ private:
       Operation *makerA = a.getDefiningOp(), *makerB = b.getDefiningOp();
       if (makerA == makerB)
         return cast<OpResult>(a).getResultNumber() < cast<OpResult>(b).getResultNumber();
-      const bool late = isRemade(makerB, false);
-      return isRemade(makerA, false) == late ? makerA->isBeforeInBlock(makerB) : late;
+      const bool late = isRematerialised(makerB, false);
+      return isRematerialised(makerA, false) == late ? makerA->isBeforeInBlock(makerB) : late;
     });
   }
 

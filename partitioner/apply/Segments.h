@@ -42,12 +42,6 @@ struct Segmentation {
   std::map<std::pair<void *, int64_t>, std::string> stashes;
 };
 
-/// Whether an op is rematerialised at each use instead of being stashed or sent: constants, iota, broadcasts,
-/// parameters in another type or gathered over dp, and within a stage also views (reshape, transpose, slice).
-bool isRemade(mlir::Operation *op, bool otherStage);
-
-int64_t stageOf(mlir::Operation *op);
-
 /// The numbers of the next message and of the next stash, which @train and @eval share.
 struct SegmentNumbers {
   int64_t tag = 0, stash = 0;

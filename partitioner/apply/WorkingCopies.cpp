@@ -49,7 +49,7 @@ std::string parameterName(Value value) {
 std::string castName(ir::CastOp cast) {
   const std::string name = parameterName(cast.getInput());
   Type type = getElementTypeOrSelf(cast.getResult());
-  if (name.empty() || !narrows(cast))
+  if (name.empty() || !ir::narrows(cast))
     return {};
   return name + (type.isBF16() ? ".bf16" : ".f16");
 }
@@ -77,11 +77,6 @@ std::string turnedName(ir::TransposeOp transpose) {
 }
 
 } // namespace
-
-bool narrows(ir::CastOp cast) {
-  const auto from = ir::tensorType(cast.getInput()), to = ir::tensorType(cast.getResult());
-  return isa<FloatType>(to.getElementType()) && to.getElementTypeBitWidth() < from.getElementTypeBitWidth();
-}
 
 std::string workingCopyName(Operation *op) {
   if (auto transpose = dyn_cast<ir::TransposeOp>(op))

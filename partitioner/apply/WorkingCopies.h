@@ -21,7 +21,4 @@ using WorkingCopies = llvm::MapVector<std::string, mlir::Operation *, std::map<s
 /// (`ir::attr::epilogues`).
 std::string workingCopyName(mlir::Operation *op);
 
-/// Whether a cast is to a floating-point type of fewer bits.
-bool narrows(ir::CastOp cast);
-
 } // namespace cleave::partitioner

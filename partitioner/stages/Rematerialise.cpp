@@ -11,11 +11,6 @@ using namespace mlir;
 namespace cleave::partitioner {
 namespace {
 
-int64_t stageOf(Operation *op) {
-  auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage);
-  return stage ? stage.getInt() : 0;
-}
-
 // Whether the value is an input or a parameter, looking through rematerialised ops.
 bool isOfArgument(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
@@ -51,10 +46,10 @@ void rematerialise(Operation *op) {
   std::map<int64_t, SmallVector<OpOperand *>> uses;
   bool here = false;
   for (OpOperand &use : op->getUses())
-    if (isa<func::ReturnOp>(use.getOwner()) || stageOf(use.getOwner()) == stageOf(op))
+    if (isa<func::ReturnOp>(use.getOwner()) || ir::stageOf(use.getOwner()) == ir::stageOf(op))
       here = true;
     else
-      uses[stageOf(use.getOwner())].push_back(&use);
+      uses[ir::stageOf(use.getOwner())].push_back(&use);
   for (auto &[stage, operands] : uses) {
     Operation *first = operands.front()->getOwner();
     for (OpOperand *operand : operands)

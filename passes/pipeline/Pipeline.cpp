@@ -3,10 +3,11 @@
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/annotate/AnnotateStep.h"
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/annotate/ReadProblem.h"
+#include "partitioner/annotate/Zero.h"
 #include "partitioner/apply/Apply.h"
-#include "partitioner/apply/Zero.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
 #include "partitioner/stages/Layers.h"

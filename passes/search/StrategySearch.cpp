@@ -1,8 +1,8 @@
 // Measures splits of a reduced model, and compiles the finalists.
 #include "passes/search/StrategySearch.h"
 
+#include "partitioner/annotate/AnnotateStep.h"
 #include "partitioner/annotate/MixedRows.h"
-#include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
 #include "partitioner/search/SolveLayouts.h"

@@ -1,4 +1,4 @@
-#include "partitioner/apply/Reshard.h"
+#include "partitioner/annotate/Reshard.h"
 
 #include "ir/Phase.h"
 #include "ir/graph/Graph.h"

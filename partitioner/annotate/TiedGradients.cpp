@@ -1,8 +1,7 @@
 // Splits the gradients of parameters used in several stages: they are sums whose terms are computed in different
 // stages.
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Apply.h"
-#include "partitioner/apply/Segments.h"
+#include "partitioner/annotate/AnnotateStep.h"
 
 #include <map>
 
@@ -10,7 +9,7 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? stageOf(term.getDefiningOp()) : 0; }
+static int64_t stageOfTerm(Value term) { return term.getDefiningOp() ? ir::stageOf(term.getDefiningOp()) : 0; }
 
 // Collects the terms of a sum of gradients by stage. An addition whose terms are all in its own stage is one term. (The
 // same sum may have other users, if two parameters have equal gradients.)
@@ -23,7 +22,7 @@ static void collectTerms(Value value, SmallVector<Value> &terms) {
   SmallVector<Value> parts;
   collectTerms(add.getLhs(), parts);
   collectTerms(add.getRhs(), parts);
-  if (llvm::all_of(parts, [&](Value part) { return stageOfTerm(part) == stageOf(add); }))
+  if (llvm::all_of(parts, [&](Value part) { return stageOfTerm(part) == ir::stageOf(add); }))
     parts = {value};
   terms.append(parts);
 }

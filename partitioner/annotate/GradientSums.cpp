@@ -2,8 +2,7 @@
 // (EmitEnds.cpp has those that happen once per iteration.)
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/annotate/Annotate.h"
-#include "partitioner/apply/Apply.h"
+#include "partitioner/annotate/AnnotateStep.h"
 
 using namespace mlir;
 

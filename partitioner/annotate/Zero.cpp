@@ -1,10 +1,9 @@
 // Computes stored shardings; inserts gathers before the first use and scatters right after the last term of a gradient.
-#include "partitioner/apply/Zero.h"
+#include "partitioner/annotate/Zero.h"
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Reshard.h"
-#include "partitioner/apply/WorkingCopies.h"
+#include "partitioner/annotate/Reshard.h"
 #include "partitioner/sharding/DataSplit.h"
 
 #include <set>
@@ -30,7 +29,7 @@ public:
     SmallVector<OpOperand *> uses;
     SmallVector<Operation *> casts;
     for (OpOperand &use : parameter.getUses())
-      if (auto cast = dyn_cast<ir::CastOp>(use.getOwner()); cast && narrows(cast))
+      if (auto cast = dyn_cast<ir::CastOp>(use.getOwner()); cast && ir::narrows(cast))
         casts.push_back(use.getOwner());
       else
         uses.push_back(&use);

@@ -1,7 +1,7 @@
 // Copies buffers whose old value the backward pass reads after the forward pass has changed them.
 #include "ir/graph/Graph.h"
-#include "partitioner/apply/Apply.h"
-#include "partitioner/apply/Segments.h"
+#include "partitioner/annotate/AnnotateStep.h"
+#include "partitioner/annotate/Rematerialised.h"
 
 using namespace mlir;
 
@@ -10,7 +10,7 @@ namespace cleave::partitioner {
 // Whether the backward pass reads the value, directly or through rematerialised ops.
 static bool isReadBackward(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return user->hasAttr(ir::attr::phase) || (isRemade(user, false) && isReadBackward(user->getResult(0)));
+    return user->hasAttr(ir::attr::phase) || (isRematerialised(user, false) && isReadBackward(user->getResult(0)));
   });
 }
 
