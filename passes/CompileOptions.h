@@ -30,8 +30,8 @@ struct CompileOptions {
   std::string model;         // program name
   bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
   std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
-  std::vector<std::string> printAfter; // phases after which the IR is printed to standard error
-  std::string dumpProblems;            // folder for the problems that a search solves; empty: not written
+  std::vector<std::string> printAfter;          // phases after which the IR is printed to standard error
+  std::string dumpProblems;                     // folder for the problems that a search solves; empty: not written
 
   // Stored in the plan unchanged; if data or training is null, the plan has none.
   std::string modelOptions = "{}"; // JSON

@@ -10,7 +10,8 @@ namespace cleave::partitioner {
 /// Whether a forward op casts a half type to f32. The backward pass stashes the half value instead of the result.
 static bool isWidening(ir::CastOp cast) {
   Type from = getElementTypeOrSelf(cast.getInput());
-  return (from.isF16() || from.isBF16()) && getElementTypeOrSelf(cast.getResult()).isF32() && !cast->hasAttr(ir::attr::phase);
+  return (from.isF16() || from.isBF16()) && getElementTypeOrSelf(cast.getResult()).isF32() &&
+         !cast->hasAttr(ir::attr::phase);
 }
 
 bool isRematerialised(Operation *op, bool otherStage) {

@@ -54,7 +54,8 @@ public:
         }
       }
     for (const Crossing &crossing : cut.crossings) // views of values, which the loop above does not emit
-      if (cut.place.at(crossing.value.getDefiningOp()) == key && isRematerialised(crossing.value.getDefiningOp(), false))
+      if (cut.place.at(crossing.value.getDefiningOp()) == key &&
+          isRematerialised(crossing.value.getDefiningOp(), false))
         send(crossing);
     returnStashes();
     returnResults();
@@ -332,9 +333,10 @@ void findOwners(StepInfo &info) {
     for (const int64_t stage : stages)
       positions.insert(info.strategy->positionOf(stage));
     if (changed != makers.end() && stages.size() > 1)
-      throw userError(fmt::format("stages: buffer \"{}\", which changes, is used in stages {} and {}; a module with such "
-                                  "a buffer must be in one stage",
-                                  name, *stages.begin(), *stages.rbegin()));
+      throw userError(
+          fmt::format("stages: buffer \"{}\", which changes, is used in stages {} and {}; a module with such "
+                      "a buffer must be in one stage",
+                      name, *stages.begin(), *stages.rbegin()));
     info.homes[name] = *stages.begin();
     info.owners[name].assign(positions.begin(), positions.end());
   }

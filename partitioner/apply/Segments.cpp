@@ -28,9 +28,9 @@ public:
       markInputGradients();
     for (Operation &op : func.getBody().front().without_terminator()) {
       SegmentKey key{ir::stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
-                                   : !split           ? SegmentKind::Backward
-                                   : early.count(&op) ? SegmentKind::InputGradient
-                                                      : SegmentKind::WeightGradient};
+                                       : !split           ? SegmentKind::Backward
+                                       : early.count(&op) ? SegmentKind::InputGradient
+                                                          : SegmentKind::WeightGradient};
       cut.place[&op] = key;
       cut.ops[key].push_back(&op);
     }

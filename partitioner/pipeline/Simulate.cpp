@@ -84,7 +84,7 @@ std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, 
 }
 
 double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
-                     const std::vector<std::vector<Span>> &times, const std::vector<int64_t> &nodeOf) {
+                     const std::vector<std::vector<Span>> &times, std::span<const int64_t> nodeOf) {
   struct LinkUse {
     double first = INFINITY, last = 0, load = 0;
   };

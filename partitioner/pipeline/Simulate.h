@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -83,7 +84,7 @@ std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, 
 /// link to the last one, all of them need their time one after the other. `nodeOf`: the node of each rank; all messages
 /// that leave a node share a link, and all that enter it.
 double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
-                     const std::vector<std::vector<Span>> &times, const std::vector<int64_t> &nodeOf);
+                     const std::vector<std::vector<Span>> &times, std::span<const int64_t> nodeOf);
 
 /// The most bytes that each rank holds at once.
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages);

@@ -51,7 +51,7 @@ private:
 /// When the last backward pass of a stage has computed the gradients of each layer's weights.
 std::vector<double> readyTimes(const StagePasses &stage) {
   std::vector<double> ready(stage.layers.size());
-  double clock = stage.lastWeights.begin;
+  double clock = stage.lastWeights;
   for (size_t i = ready.size(); i-- > 0;) {
     clock += stage.split ? stage.layers[i]->weightGradient : stage.layers[i]->backward;
     ready[i] = clock;
@@ -65,7 +65,7 @@ double endOfExchanges(const std::vector<StagePasses> &stages) {
   for (const StagePasses &stage : stages) {
     const auto first = std::ranges::find_if(stage.layers, &LayerCost::exchangesBackward);
     if (first != stage.layers.end())
-      end = std::max(end, stage.split ? stage.lastInputs.end : readyTimes(stage)[size_t(first - stage.layers.begin())]);
+      end = std::max(end, stage.split ? stage.lastInputsEnd : readyTimes(stage)[size_t(first - stage.layers.begin())]);
   }
   return end;
 }
@@ -79,10 +79,10 @@ double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages
     for (const LayerCost *layer : stage.layers)
       gathered += layer->gathers;
   if (!use.hides)
-    return std::max(0.0, work + gathered - (stages.empty() ? 0 : stages.front().firstForward.begin));
+    return std::max(0.0, work + gathered - (stages.empty() ? 0 : stages.front().firstForward));
   double own = use.beginOthers; // up to the layer
   for (const StagePasses &stage : stages) {
-    double clock = stage.firstForward.begin;
+    double clock = stage.firstForward;
     for (const LayerCost *layer : stage.layers) {
       own += layer->gathers;
       delay = std::max(delay, std::max(work, layer->exchangesForward ? gathered : own) - clock);

@@ -2,24 +2,22 @@
 // parameters updated after the last one. This is the place that knows what of it today's executors hide:
 //
 //   - A host does one thing after the other.
-//   - A GPU has one stream for computation and one for all collectives, each in the order of the plan's list. So
-//   layers'
-//     first forward passes hide gathers up to the first collective of the pass itself, which waits for all of them;
-//     and the last backward pass hides sums, but none begins before the pass's own last collective.
+//   - A GPU has one stream for computation and one for all collectives, each in the order of the plan's list. So first
+//     forward passes hide gathers up to the first collective of the pass itself, which waits for all of them; and the
+//     last backward pass hides sums, but none begins before the pass's own last collective.
 #pragma once
-#include "partitioner/pipeline/Simulate.h"
 #include "partitioner/search/LayerCosts.h"
 
 #include <vector>
 
 namespace cleave::partitioner {
 
-/// A stage of a rank, with the times of the passes that the ends can use, in seconds.
+/// A stage of a rank, with the times of its passes that matter at the ends, in seconds.
 struct StagePasses {
   std::vector<const LayerCost *> layers;
-  Span firstForward; ///< of the first microbatch
-  Span lastWeights;  ///< the last pass that computes gradients of weights
-  Span lastInputs;   ///< if the backward pass is split: the last one that computes gradients of inputs
+  double firstForward = 0;  ///< the beginning of the first microbatch's
+  double lastWeights = 0;   ///< the beginning of the last pass that computes gradients of weights
+  double lastInputsEnd = 0; ///< if the backward pass is split: the end of the last one for gradients of inputs
   bool split = false;
 };
 

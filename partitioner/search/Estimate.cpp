@@ -22,9 +22,9 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 } // namespace
 
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
-                     Links links, std::span<const size_t> begins, std::vector<int64_t> nodes)
+                     Links links, std::span<const size_t> begins, std::span<const int64_t> nodes)
     : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)), begins(begins),
-      nodes(std::move(nodes)) {}
+      nodes(nodes) {}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
@@ -156,36 +156,46 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
   return stages;
 }
 
+std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
+                                             const std::vector<std::vector<Span>> &times) const {
+  std::vector<StagePasses> passes(stages.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    passes[s].split = schedule.backward == BackwardPass::Split;
+    for (size_t i = stages[s].begin; i < stages[s].end; ++i)
+      passes[s].layers.push_back(&useOf(layers[i], costsAt(schedule.rankOf(static_cast<int64_t>(s)))));
+  }
+  for (size_t rank = 0; rank < times.size(); ++rank)
+    for (size_t w = times[rank].size(); w-- > 0;) { // so that the first pass is found last
+      const ScheduledWork &work = schedule.order[rank][w];
+      const Span &time = times[rank][w];
+      StagePasses &own = passes[static_cast<size_t>(work.stage)];
+      if (work.work == Work::Forward)
+        own.firstForward = time.begin / milliseconds;
+      else if (work.work == Work::InputGradient)
+        own.lastInputsEnd = std::max(own.lastInputsEnd, time.end / milliseconds);
+      else
+        own.lastWeights = std::max(own.lastWeights, time.begin / milliseconds);
+    }
+  return passes;
+}
+
 double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                            const std::vector<std::vector<Span>> &times) const {
+  const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
   double delay = 0, finish = 0;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const PlanCosts &use = costsAt(position);
-    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
-    const std::vector<ScheduledWork> &order = schedule.order[static_cast<size_t>(position)];
-    std::vector<StagePasses> passes;
+    std::vector<StagePasses> own;
     double parameters = 0;
-    for (size_t s = 0; s < stages.size(); ++s) {
-      if (schedule.rankOf(static_cast<int64_t>(s)) != position)
-        continue;
-      StagePasses &own = passes.emplace_back();
-      own.split = schedule.backward == BackwardPass::Split;
-      parameters += stages[s].parameters;
-      for (size_t i = stages[s].begin; i < stages[s].end; ++i)
-        own.layers.push_back(&useOf(layers[i], use));
-      for (size_t w = order.size(); w-- > 0;) {
-        if (order[w].stage != static_cast<int64_t>(s))
-          continue;
-        const Span span{spans[w].begin / milliseconds, spans[w].end / milliseconds};
-        if (order[w].work == Work::Forward)
-          own.firstForward = span; // the last one that is found
-        else if (Span &last = order[w].work == Work::InputGradient ? own.lastInputs : own.lastWeights; last.end == 0)
-          last = span;
-      }
+    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk) {
+      const auto stage = static_cast<size_t>(schedule.stageOf(position, chunk));
+      own.push_back(passes[stage]);
+      parameters += stages[stage].parameters;
     }
+    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
     const double scale = parameters / std::max(use.total.parameters, 1.0);
-    delay = std::max(delay, delayOfBegin(use, passes, scale));
-    finish = std::max(finish, endOfUpdate(use, passes, scale, spans.empty() ? 0 : spans.back().end / milliseconds));
+    delay = std::max(delay, delayOfBegin(use, own, scale));
+    finish = std::max(finish, endOfUpdate(use, own, scale, spans.empty() ? 0 : spans.back().end / milliseconds));
   }
   return delay + finish;
 }

@@ -1,6 +1,7 @@
 // The time and memory of a plan, composed of the costs of its layers.
 #pragma once
 #include "partitioner/pipeline/Simulate.h"
+#include "partitioner/search/Ends.h"
 #include "partitioner/search/LayerCosts.h"
 #include "partitioner/search/Space.h"
 
@@ -39,7 +40,7 @@ public:
   /// `begins`: the first layer of each stage, if that is decided for plans with as many stages. `nodes`: of each
   /// position of the pipeline, see waitsForLinks; empty: messages share no links.
   Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links,
-            std::span<const size_t> begins = {}, std::vector<int64_t> nodes = {});
+            std::span<const size_t> begins = {}, std::span<const int64_t> nodes = {});
 
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
@@ -76,6 +77,9 @@ private:
   std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
   static void add(Memory &memory, const LayerCost &layer);
   std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;
+  /// Of all stages, if the passes run at `times`.
+  std::vector<StagePasses> passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
+                                    const std::vector<std::vector<Span>> &times) const;
   /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
   double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;
@@ -86,7 +90,7 @@ private:
   const PositionCosts positions;
   const Links links;
   const std::span<const size_t> begins;
-  const std::vector<int64_t> nodes;
+  const std::span<const int64_t> nodes;
 };
 
 } // namespace cleave::partitioner

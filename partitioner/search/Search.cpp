@@ -7,6 +7,7 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <span>
 #include <tuple>
 
 namespace cleave::partitioner {
@@ -69,6 +70,8 @@ public:
   explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
     for (const SearchLayer &layer : input.layers)
       ++times[layer.measured];
+    for (size_t i = 0; i + 1 < input.layers.size(); ++i)
+      leastSent = std::min(leastSent, input.layers[i].sentBytes);
     for (size_t g = 0; g < groups.size(); ++g)
       numbers.emplace(key(groups[g]), g);
     bounds.resize(groups.size());
@@ -332,34 +335,39 @@ private:
     push(entry.group, 2, std::max(entry.bound, lowestOfAnyZero(entry, *positions)));
   }
 
-  /// A lower bound of all rows of a group from costs that are measured without ZeRO, which its stages share.
+  /// A lower bound of all rows of a group from costs that are measured without ZeRO: its stages share the bounds of
+  /// their passes.
   double lowestOfAnyZero(const Entry &entry, const Positions &positions) {
     PlanGroup group = groups[entry.group];
     group.split.zero = 0;
     const auto [found, fresh] = lowestWithout.try_emplace({key(group), entry.level, schedules[entry.group].size()});
     if (fresh || excludesSome)
-      found->second = lowestOfAny(entry.group, positions);
-    return found->second;
+      found->second = lowestPasses(entry.group, pointersTo(positions));
+    return std::max(found->second, secondsWithSums(groups[entry.group], pointersTo(positions)));
   }
 
   /// A lower bound of all rows of a group.
-  double lowestOfAny(size_t group, const Positions &positions) const {
-    return lowestOfAny(group, pointersTo(positions));
+  double lowestOfAny(size_t group, const PositionCosts &positions) const {
+    return std::max(lowestPasses(group, positions), secondsWithSums(groups[group], positions));
   }
 
-  double lowestOfAny(size_t group, const PositionCosts &positions) const {
+  double lowestPasses(size_t group, const PositionCosts &positions) const {
     double bound = INFINITY;
     std::set<std::pair<int64_t, Placement>> shapes;
     for (const ScheduleChoice &schedule : schedules[group])
       if (shapes.emplace(schedule.chunks, schedule.placement()).second)
-        bound = std::min(bound, lowestOf(groups[group], schedule, positions));
+        bound = std::min(bound, lowestPasses(groups[group], schedule, positions));
     return bound;
   }
 
   /// A lower bound of a row by its layers' costs, by the messages between its nodes, and by the sums of its gradients.
   double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
-    double lower = std::max({estimatorOf(input, group, positions).lowest(schedule), secondsOfMessages(group, schedule),
-                             secondsWithSums(group, positions)});
+    return std::max(lowestPasses(group, schedule, positions), secondsWithSums(group, positions));
+  }
+
+  /// The same without the sums: it does not depend on ZeRO.
+  double lowestPasses(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
+    double lower = std::max(estimatorOf(input, group, positions).lowest(schedule), secondsOfMessages(group, schedule));
     if (positions.size() > 1)
       lower = std::max(lower, static_cast<double>(group.microbatches) * leastShare(group, positions, passes));
     return lower;
@@ -370,12 +378,10 @@ private:
   /// Seconds in which the busiest node sends or receives what its ranks exchange with those of other nodes, at the
   /// least.
   double secondsOfMessages(const PlanGroup &group, const ScheduleChoice &schedule) const {
-    const std::vector<int64_t> nodes = input.nodes(group);
+    const std::span<const int64_t> nodes = input.nodes(group);
     if (nodes.empty() || group.pipeline == 1)
       return 0;
-    double bytes = INFINITY;
-    for (size_t i = 0; i + 1 < input.layers.size(); ++i)
-      bytes = std::min(bytes, input.layers[i].sentBytes * static_cast<double>(group.split.rowsOfRank()));
+    const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
     const Schedule shape{schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
     std::map<std::pair<int64_t, bool>, double> links;
     const auto send = [&](int64_t from, int64_t to) {
@@ -606,7 +612,8 @@ private:
   std::set<Key> fitting;
   std::set<Wanted> asked;
   SearchOutcome outcome;
-  int64_t manyRows = 1; ///< of a rank, the most in any group
+  int64_t manyRows = 1;        ///< of a rank, the most in any group
+  double leastSent = INFINITY; ///< bytes of one sample, at the smallest boundary of two layers
   double best = INFINITY, lowest = INFINITY;
 };
 

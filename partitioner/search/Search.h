@@ -15,6 +15,7 @@
 #include "partitioner/search/Sites.h"
 
 #include <functional>
+#include <span>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -26,14 +27,14 @@ struct SearchInput {
   double least = 0;           ///< seconds of the operations alone
   /// See Sites.
   std::function<double(const PlanGroup &, int64_t from, int64_t to, double bytes)> sendSeconds;
-  /// See Sites: no less than this is needed, whatever gradients' sums are like besides.
+  /// See Sites.
   std::function<double(const PlanGroup &, double bytes, bool scatters)> sumSeconds = [](const PlanGroup &, double,
                                                                                         bool) { return 0.0; };
   /// Bytes of a gradient's element when it is summed, over those of the gradient.
   double sumShare = 1;
   /// The node of each position of the pipeline; empty: messages share no links.
-  std::function<std::vector<int64_t>(const PlanGroup &)> nodes = [](const PlanGroup &) {
-    return std::vector<int64_t>{};
+  std::function<std::span<const int64_t>(const PlanGroup &)> nodes = [](const PlanGroup &) {
+    return std::span<const int64_t>();
   };
   /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all
   /// devices are of one kind.

@@ -40,7 +40,7 @@ public:
   /// pipeline; `scatters`: each rank gets only its share of the sums.
   double sumSeconds(const PlanGroup &group, double bytes, bool scatters);
   /// The node of each position of the pipeline: of its first rank.
-  const std::vector<int64_t> &nodes(const PlanGroup &group) { return of(group).nodes; }
+  std::span<const int64_t> nodes(const PlanGroup &group) { return of(group).nodes; }
 
 private:
   /// Where messages from one position to another go.

@@ -62,7 +62,8 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, boo
 /// One list of actions (train or eval).
 class Pass {
 public:
-  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams, bool tight) : builder(builder), sendWaits(schedule.waits) {
+  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams, bool tight)
+      : builder(builder), sendWaits(schedule.waits) {
     for (size_t i = 0; i < schedule.items.size(); ++i)
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});

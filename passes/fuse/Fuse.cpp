@@ -36,7 +36,8 @@ constexpr size_t largestGroup = 160;
 
 class Fuser {
 public:
-  Fuser(mlir::Block &block, FuseOptions options) : groups(block), width(options.gpu ? 1 : 16), costs(width, options.costs) {}
+  Fuser(mlir::Block &block, FuseOptions options)
+      : groups(block), width(options.gpu ? 1 : 16), costs(width, options.costs) {}
   void run() {
     absorbFree();
     for (int round = 0; round < 4; ++round) {

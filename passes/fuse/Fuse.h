@@ -12,7 +12,7 @@ namespace cleave::passes {
 class KernelCostTable;
 
 struct FuseOptions {
-  bool gpu = false; ///< use the cost model and reduction splits of a GPU
+  bool gpu = false;                 ///< use the cost model and reduction splits of a GPU
   KernelCostTable *costs = nullptr; ///< shared with other functions; null: its own
 };
 

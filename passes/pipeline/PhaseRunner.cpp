@@ -31,10 +31,11 @@ namespace {
 
 /// Collects MLIR's diagnostics as text.
 struct Diagnostics {
-  explicit Diagnostics(MLIRContext *context) : stream(text), handler(context, [this](Diagnostic &diagnostic) {
-      stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
-      return success();
-    }) {}
+  explicit Diagnostics(MLIRContext *context)
+      : stream(text), handler(context, [this](Diagnostic &diagnostic) {
+          stream << diagnostic.getLocation() << ": " << diagnostic << '\n';
+          return success();
+        }) {}
   std::string text;
   llvm::raw_string_ostream stream;
   ScopedDiagnosticHandler handler;

@@ -6,7 +6,8 @@
 namespace cleave::passes {
 
 /// compile() for a strategy whose schedule may be open: "auto" without an order, with a cluster. It is replaced by the
-/// fastest schedule on the cluster that fits its memory: a published schedule, or an order. Each rank runs as many stages as the strategy says; 0 means that one, two, and two in a V are tried.
+/// fastest schedule on the cluster that fits its memory: a published schedule, or an order. Each rank runs as many
+/// stages as the strategy says; 0 means that one, two, and two in a V are tried.
 ///
 /// For each number of stages, a plan that runs one microbatch at a time is compiled without code: it gives the costs of
 /// the stages and the memory left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched with

@@ -17,8 +17,8 @@ protected:
   unsigned threads;
 };
 
-// One for every kind of step that prepare() does not treat itself, each in a file of this folder. They throw environment
-// errors for what they do not support.
+// One for every kind of step that prepare() does not treat itself, each in a file of this folder. They throw
+// environment errors for what they do not support.
 #define CLEAVE_STEP(Kind) std::unique_ptr<Op> makeHostOp(const plan::Kind &op, SlotScope &scope, unsigned threads);
 #include "runtime/plan/StepKinds.inc"
 

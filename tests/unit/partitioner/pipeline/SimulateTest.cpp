@@ -205,12 +205,12 @@ TEST_CASE("messages that leave a node share a link") {
   for (const auto &order : schedule.order)
     atOnce.emplace_back(order.size());
   // The middle rank sends 4 messages of 10 to each of its neighbours, over one link if they are on other nodes.
-  CHECK(waitsForLinks(schedule, stages, atOnce, {0, 1, 2}) == 2 * 10 * microbatches - 10);
-  CHECK(waitsForLinks(schedule, stages, atOnce, {0, 0, 2}) == 10 * microbatches - 10);
-  CHECK(waitsForLinks(schedule, stages, atOnce, {0, 0, 0}) == 0);
+  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 1, 2}) == 2 * 10 * microbatches - 10);
+  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 0, 2}) == 10 * microbatches - 10);
+  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 0, 0}) == 0);
   // If the schedule leaves them more time than they need, nothing waits.
   const std::vector<StageCosts> slow = equal(3, {30, 30, 30, 10, 0, 0});
-  CHECK(waitsForLinks(schedule, slow, *timesOf(schedule, slow), {0, 1, 2}) == 0);
+  CHECK(waitsForLinks(schedule, slow, *timesOf(schedule, slow), std::vector<int64_t>{0, 1, 2}) == 0);
 }
 
 TEST_CASE("messages back may take another time") {

@@ -21,8 +21,8 @@ StagePasses stageOf(const std::vector<LayerCost> &layers, double forward, double
   StagePasses stage;
   for (const LayerCost &one : layers)
     stage.layers.push_back(&one);
-  stage.firstForward = {forward, forward + 4};
-  stage.lastWeights = {backward, backward + 8};
+  stage.firstForward = forward;
+  stage.lastWeights = backward;
   return stage;
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("collectives of the passes wait behind gathers, and sums behind them")
   CHECK(endOfUpdate(use, {stageOf(layers, 0, 20)}, 1, 28) == 34); // both sums after the last exchange, at 28
   // If the backward pass is split, the gradients of weights come after the last exchange.
   StagePasses split = stageOf(layers, 0, 20);
-  split.split = true, split.lastInputs = {16, 20}, split.lastWeights = {20, 24};
+  split.split = true, split.lastInputsEnd = 20, split.lastWeights = 20;
   CHECK(endOfUpdate(use, {split}, 1, 24) == 28); // ready at 22 and 24
 }
 
