@@ -46,7 +46,8 @@ public:
   void setWaiting(bool value) { waiting.store(value, std::memory_order_relaxed); }
   /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those without a
   /// heartbeat and those that do not wait. If that remains unknown for a second, it names `awaited`. If all of them are
-  /// without a heartbeat, the first is reported as failed, and check() throws that.
+  /// without a heartbeat, the first is reported as failed, and check() throws that; if some are, it gives the watch
+  /// that second to report them.
   std::string expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited);
   /// Whether rank 0 reports within this time that it fails for the same reason as this rank.
   bool rankZeroSays(const std::string &message, double seconds) const;
