@@ -328,8 +328,8 @@ private:
   void boundOfTensorAxis(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
     const auto positions = scaledRows(group, group.split.recompute);
-    if (!positions)
-      return drop(entry.group, outcome.counts.refused);
+    if (!positions) // the group's own split may be possible: marks name axes and sizes
+      return push(entry.group, 2, entry.bound);
     if (!mayFit(group, *positions, &PlanSearch::scaledRows))
       return drop(entry.group, outcome.counts.prunedByMemory);
     push(entry.group, 2, std::max(entry.bound, lowestOfAnyZero(entry, *positions)));
@@ -449,11 +449,10 @@ private:
 
   void boundOfRows(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    if (!input.takesRows(group.split.rowsOfRank()))
-      return push(entry.group, 3, entry.bound);
-    const auto positions = measureRows(group, group.split.recompute);
+    const bool possible = input.takesRows(group.split.rowsOfRank());
+    const auto positions = possible ? measureRows(group, group.split.recompute) : std::nullopt;
     if (!positions)
-      return drop(entry.group, outcome.counts.refused);
+      return push(entry.group, 3, entry.bound);
     if (!mayFit(group, *positions, &PlanSearch::measureRows))
       return drop(entry.group, outcome.counts.prunedByMemory);
     push(entry.group, 3, std::max(entry.bound, slack * lowestOfAnyZero(entry, *positions)));

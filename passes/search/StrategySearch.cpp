@@ -103,20 +103,29 @@ private:
     std::vector<LayerOutline> layers;
   };
 
+  /// Calls `make`; the message if the model cannot be made or split so, else nothing.
+  static std::string unlessRefused(const std::function<void()> &make) {
+    try {
+      make();
+    } catch (const Error &error) {
+      if (error.status != Status::User)
+        throw;
+      return error.what();
+    }
+    return {};
+  }
+
   /// The model with `rows` rows and every kind of layer; null if its code does not allow so many rows.
   Reduced *reduced(int64_t rows, size_t worker = 0) {
     auto [found, fresh] = workers[worker].try_emplace(rows);
     if (fresh)
-      try {
+      unlessRefused([&] {
         GraphModule whole = trace(rows, rows), kept = whole.clone();
         std::vector<LayerOutline> layers = partitioner::keepDistinctLayers(kept.module(), pinned);
         if (layers.empty())
           layers = partitioner::outlineOf(whole.module(), pinned), kept = std::move(whole);
         found->second = Reduced{std::move(kept), std::move(layers)};
-      } catch (const Error &error) {
-        if (error.status != Status::User)
-          throw;
-      }
+      });
     return found->second ? &*found->second : nullptr;
   }
 
@@ -243,14 +252,10 @@ private:
     CompileOptions trial = trialOptions(split);
     if (layouts)
       addRules(*layouts, trial.strategy);
-    try {
-      if (model)
-        return PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan");
-    } catch (const Error &error) {
-      if (error.status != Status::User)
-        throw;
-    }
-    return nullptr;
+    std::shared_ptr<const PlanFile> plan;
+    if (model)
+      unlessRefused([&] { plan = PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan"); });
+    return plan;
   }
 
   /// The shardings of a split by the solver; null if it found none. They are the same for every stage of ZeRO, which
@@ -263,7 +268,9 @@ private:
     Reduced *model = reduced(split.rows);
     if (!model)
       return nullptr;
-    partitioner::ShardingProblem problem = shardingProblem(model->model.clone(), trialOptions(split));
+    partitioner::ShardingProblem problem;
+    if (!unlessRefused([&] { problem = shardingProblem(model->model.clone(), trialOptions(split)); }).empty())
+      return nullptr;
     const bool tf32 = options.training && options.training->precision == plan::Precision::Tf32;
     found->second = partitioner::solveLayouts(
         problem,
@@ -456,17 +463,15 @@ private:
   void judge(Finalist &finalist, GraphModule model) const {
     CompileOptions trial = without(options.batch);
     trial.strategy = finalist.strategy;
-    try {
-      const auto file = PlanFile::fromBytes(compile(std::move(model), trial), "a finalist");
-      if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster))
-        finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
-      else
-        finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds;
-    } catch (const Error &error) {
-      if (error.status != Status::User)
-        throw;
-      finalist.problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
-    }
+    std::shared_ptr<const PlanFile> file;
+    if (const std::string why =
+            unlessRefused([&] { file = PlanFile::fromBytes(compile(std::move(model), trial), "a finalist"); });
+        !why.empty())
+      finalist.problem = noneSuits(why);
+    else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster))
+      finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
+    else
+      finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds;
   }
 
   /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
@@ -476,15 +481,12 @@ private:
     const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
     for (const Candidate &candidate : candidates) {
       Finalist &finalist = finalists.emplace_back(Finalist{.strategy = strategyOf(candidate)});
+      std::optional<GraphModule> &model = models.emplace_back();
       const int64_t microbatches = candidate.group.microbatches;
-      try {
-        models.emplace_back(trace(options.batch / microbatches, evalBatch / microbatches));
-      } catch (const Error &error) {
-        if (error.status != Status::User)
-          throw;
-        models.emplace_back();
-        finalist.problem = fmt::format("no strategy suits {}: {}", devicesText(), error.what());
-      }
+      if (const std::string why =
+              unlessRefused([&] { model.emplace(trace(options.batch / microbatches, evalBatch / microbatches)); });
+          !why.empty())
+        finalist.problem = noneSuits(why);
     }
     onThreads(finalists.size(), [&](size_t i) {
       if (models[i])
@@ -571,6 +573,10 @@ private:
 
   std::string devicesText() const {
     return fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
+  }
+
+  std::string noneSuits(const std::string &why) const {
+    return fmt::format("no strategy suits {}: {}", devicesText(), why);
   }
 
   std::string noneFits(const partitioner::SearchOutcome &outcome) const {
