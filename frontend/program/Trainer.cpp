@@ -44,8 +44,9 @@ struct Trainer::Impl {
   GraphModule trace(const ResolvedOptions &resolved);
   /// Traces the model with so many rows in a microbatch of training, and of evaluation.
   GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
-  /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`.
-  void search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible = false);
+  /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`. Returns the plan that
+  /// it found, without code; empty if nothing was left to it.
+  std::vector<uint8_t> search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible = false);
   /// All options of a run. A prediction has no batch of evaluation.
   ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
   /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
@@ -89,9 +90,9 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-void Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible) {
+std::vector<uint8_t> Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible) {
   if (!resolved.toSearch)
-    return;
+    return {};
   const auto began = std::chrono::steady_clock::now();
   std::optional<InterruptGuard> guard;
   if (interruptible)
@@ -105,6 +106,7 @@ void Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options,
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
   resolved.toSearch.reset();
+  return std::move(found.plan);
 }
 
 ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose) const {
@@ -265,8 +267,9 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->resolve(options);
-  impl->search(resolved, options, true);
-  passes::FittedPlan made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
+  passes::FittedPlan made{.bytes = impl->search(resolved, options, true), .problem = {}, .change = {}};
+  if (made.bytes.empty() || resolved.code || !resolved.printAfter.empty())
+    made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
   if (!made.problem.empty())

@@ -144,7 +144,28 @@ private:
           wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group, group.split.recompute)
                                                : splitOfRows(group, group.split.recompute),
                               site);
+    if (entry.level == 4 && ranksLack(entry.group))
+      for (const Site site : input.positions(group)) {
+        SplitChoice more = group.split;
+        more.recompute = more.recompute == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
+        wanted.emplace_back(more, site);
+      }
     return wanted;
+  }
+
+  /// Whether ranks that run the first schedule of a group, which is measured, lack memory and may recompute more.
+  bool ranksLack(size_t number) const {
+    const PlanGroup &group = groups[number];
+    if (!recomputesMore(group))
+      return false;
+    auto [found, fresh] = lacking.try_emplace(number, false);
+    if (fresh) {
+      const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
+      const Estimator estimator = estimatorOf(input, group, *measurePositions(input, group, recompute));
+      const ScheduleChoice &schedule = schedules[number].front();
+      found->second = !estimator.of(schedule, estimator.cut(schedule)).fits();
+    }
+    return found->second;
   }
 
   /// Has measured what the next entry needs and, so that this keeps several processors busy, what those behind it need.
@@ -607,6 +628,7 @@ private:
   std::map<Key, std::set<int64_t>> rowsOfMeasured;    ///< of the groups that differ only in their rows
   std::map<std::tuple<Key, int, size_t>, double> lowestWithout; ///< by level and number of schedules
   bool excludesSome = false;
+  mutable std::map<size_t, bool> lacking; ///< by group
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
   std::set<Wanted> asked;

@@ -11,6 +11,7 @@
 #include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
+#include "passes/export/Record.h"
 #include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/rewrite/Parallel.h"
@@ -457,6 +458,7 @@ private:
     Strategy strategy;
     double step = 0;     ///< seconds; 0: it cannot be made, or does not fit
     std::string problem; ///< then: why
+    std::shared_ptr<const PlanFile> file = nullptr;
   };
 
   /// Compiles and simulates a plan of `model`, the whole model with the rows of the strategy.
@@ -471,7 +473,7 @@ private:
     else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster))
       finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
     else
-      finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds;
+      finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds, finalist.file = std::move(file);
   }
 
   /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
@@ -499,6 +501,7 @@ private:
   /// be made and fits; they are then excluded.
   FoundStrategy fastest(const partitioner::SearchOutcome &outcome) {
     FoundStrategy best;
+    std::shared_ptr<const PlanFile> file; // of the best
     auto record = std::make_shared<plan::SearchT>();
     record->compiled = compiledBefore;
     constexpr size_t mostThatLack = 8;
@@ -509,7 +512,7 @@ private:
         break;
       const std::span<const Candidate> some =
           std::span(finalists).subspan(at, std::min(workers.size(), finalists.size() - at));
-      const std::vector<Finalist> made = judged(some);
+      std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size() && !enough(); ++i) { // as if one after another
         ++record->compiled;
         if (made[i].step == 0) {
@@ -517,7 +520,7 @@ private:
           if (!some[i].byOp)
             excluded.insert(rowOf(some[i].group, some[i].schedule));
         } else if (record->step == 0 || made[i].step < record->step) {
-          best.strategy = made[i].strategy;
+          best.strategy = made[i].strategy, file = std::move(made[i].file);
           record->step = made[i].step, record->estimate = some[i].estimate.seconds;
         }
       }
@@ -527,6 +530,7 @@ private:
       return {};
     }
     describe(outcome, *record);
+    best.plan = withRecord(file->plan(), *record);
     best.record = std::move(record);
     return best;
   }
