@@ -4,12 +4,17 @@
 //   1  the computation of a rank, as if every split were even and free
 //   2  the layers as measured with this axis tp, this recomputation and many rows: no fewer rows take less time per row
 //   3  the layers as measured with these rows and this recomputation, in the shortest stages
-//   4  the layers as measured on this mesh with this stage of ZeRO: the estimate of each schedule
+//   4  the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
+//   5  the estimate of each schedule
+//
+// Before a group is measured on its mesh, it is bounded by what was measured there with a lower stage of ZeRO, fewer
+// rows or less recomputation: none of these takes more time.
 //
 // Where the ranks of a stage lack memory, they recompute more, or their stage is shortened: whichever is faster. Where
 // the cluster has several kinds of devices, each position of the pipeline has the costs of its slowest one.
 //
-// A bound of a group is never above the estimates of its plans as far as the measured costs keep what 1 to 3 assume.
+// A bound of a group is never above the estimates of its plans as far as the measured costs keep what these bounds
+// assume.
 #pragma once
 #include "partitioner/search/Estimate.h"
 #include "partitioner/search/Sites.h"

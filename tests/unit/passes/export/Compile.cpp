@@ -1,5 +1,6 @@
 // From a traced model to a running plan on several meshes: every plan passes the checker, trains like the one-rank
 // plan, and stays close to the memory bound.
+#include "passes/export/Record.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/executor/Executor.h"
@@ -260,6 +261,22 @@ TEST_CASE("a small GPT trains alike on every mesh", "[export][compile]") {
     CHECK(other.evaluated[0] == Approx(one.evaluated[0]).epsilon(1e-3));
     CHECK(other.evaluated[1] == one.evaluated[1]);
   }
+}
+
+TEST_CASE("a record that is added later makes the plan that is compiled with it", "[export][compile]") {
+  passes::CompileOptions options;
+  options.strategy.mesh = partitioner::parseMesh("dp=2,pp=2");
+  options.strategy.microbatches = 2;
+  options.batch = batch;
+  options.code = false;
+  const auto compiled = [&] {
+    return passes::compile(GraphModule::parse(GptText(batch / 2, 2).module(), "gpt"), options);
+  };
+  const auto without = PlanFile::fromBytes(compiled(), "without a record");
+  auto record = std::make_shared<plan::SearchT>();
+  record->step = 0.25, record->total = 12;
+  options.search = record;
+  CHECK(passes::withRecord(without->plan(), *record) == compiled());
 }
 
 TEST_CASE("layouts and programs do not grow with microbatches", "[export][compile]") {

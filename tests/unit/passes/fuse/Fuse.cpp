@@ -6,6 +6,7 @@
 #include "passes/codegen/Codegen.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
+#include "passes/fuse/KernelCostTable.h"
 #include "passes/optimizer/Optimizer.h"
 #include "passes/simplify/Simplify.h"
 #include "tests/unit/passes/FusedFunction.h"
@@ -17,6 +18,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <random>
 
 using namespace cleave;
@@ -101,6 +103,29 @@ TEST_CASE("bias and activation are one kernel", "[fuse]") {
       return %2 : tensor<9x20xf32>
     })");
   CHECK(check(m, "f").size() == 1);
+}
+
+TEST_CASE("functions that share a table of costs are fused as alone", "[fuse]") {
+  passes::KernelCostTable shared;
+  for (const char *shape : {"9x20", "9x300", "9x20"}) // each in a context of its own
+    for (const bool gpu : {false, true}) {
+      const std::string text = fmt::format(R"(
+        func.func @f(%x: tensor<{0}xf32>) -> (tensor<{0}xf32>, tensor<9xf32>) {{
+          %0 = cleave.softmax %x {{dim = 1 : i64}} : (tensor<{0}xf32>) -> tensor<{0}xf32>
+          %1 = cleave.gelu %0 : tensor<{0}xf32>
+          %2 = cleave.reduce sum %1 dims [1] : tensor<{0}xf32> -> tensor<9xf32>
+          return %1, %2 : tensor<{0}xf32>, tensor<9xf32>
+        }})",
+                                           shape);
+      std::vector<std::string> fused;
+      for (passes::KernelCostTable *costs : {static_cast<passes::KernelCostTable *>(nullptr), &shared}) {
+        GraphModule m = parsed(text);
+        passes::decompose(m.module());
+        passes::fuse(m.module().lookupSymbol<mlir::func::FuncOp>("f"), {.gpu = gpu, .costs = costs});
+        fused.push_back(m.str());
+      }
+      CHECK(fused[0] == fused[1]);
+    }
 }
 
 TEST_CASE("softmax, layer norm and cross entropy are one kernel each", "[fuse]") {

@@ -85,6 +85,10 @@ TEST_CASE("placement of random instances never overlaps and stays near the bound
     Placement placement = place(intervals);
     CHECK(defects(intervals, placement) == 0);
     CHECK(placement.bytes <= placement.lowerBound * (seed % 3 == 2 ? 1.35 : 1.15));
+    const Placement first = place(intervals, 64, false);
+    CHECK(defects(intervals, first) == 0);
+    CHECK(first.bytes >= placement.bytes);
+    CHECK(first.lowerBound == placement.lowerBound);
   }
 }
 
