@@ -69,7 +69,7 @@ public:
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
     if (streams)
-      holdGathered();
+      holdGathered(), reserveReceived();
     std::vector<SegmentUse> uses;
     for (const SegmentDraft &segment : builder.segments)
       uses.push_back(useOf(builder, segment, streams));
@@ -131,6 +131,26 @@ private:
           for (const auto &buffer : collective->buffers)
             if (builder.slot(buffer->in).space == plan::Space::Placed)
               holds.push_back({i, buffer->in, i + 2});
+    }
+  }
+
+  /// A message may arrive while the rank works with the one before it from the same peer: nothing else uses its place
+  /// from then on.
+  void reserveReceived() {
+    std::map<uint32_t, size_t> before; // peer -> the last action that received from it
+    for (size_t i = 0; i < actions.size(); ++i) {
+      std::vector<uint32_t> peers;
+      for (const auto &step : segmentOf(actions[i]).segment->steps)
+        if (const plan::RecvT *message = step->op.AsRecv();
+            message && perMicrobatch(segmentOf(actions[i]).segment->kind)) {
+          peers.push_back(message->peer);
+          const auto last = before.find(message->peer);
+          if (const size_t from = last != before.end() ? last->second : i - (i > 0);
+              from < i && builder.slot(message->slot).space == plan::Space::Placed)
+            holds.push_back({i, message->slot, from});
+        }
+      for (const uint32_t peer : peers)
+        before[peer] = i;
     }
   }
 

@@ -66,24 +66,73 @@ LiveRanges rangesOf(const std::vector<TimedAction> &actions, const std::vector<S
   return ranges;
 }
 
+int64_t numberOf(const Frames &frames) {
+  int64_t count = 0;
+  for (const auto &[microbatch, frame] : frames)
+    count = std::max(count, frame + 1);
+  return count;
+}
+
+/// The live ranges of a slot in time order, with their microbatches.
+std::vector<std::pair<LiveRange, int64_t>> rangesOfSlot(const LiveRanges &ranges, uint32_t slot) {
+  std::vector<std::pair<LiveRange, int64_t>> order;
+  for (auto at = ranges.lower_bound({slot, INT64_MIN}); at != ranges.end() && at->first.first == slot; ++at)
+    order.push_back({at->second, at->first.second});
+  std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first.from < b.first.from; });
+  return order;
+}
+
+/// The first action that begins after a range.
+size_t endOf(const LiveRange &range) { return range.to.action + (range.to.step > 0); }
+
+/// Every use of a slot gets the lowest frame that is free.
+Frames lowestFrames(uint32_t slot, const LiveRanges &ranges) {
+  Frames frames;
+  std::vector<size_t> busy;
+  for (const auto &[range, microbatch] : rangesOfSlot(ranges, slot))
+    frames[microbatch] = takeFrame(busy, range.from.action, endOf(range));
+  return frames;
+}
+
 /// Frames of slots that are held beyond their microbatch's last action. They become free when the awaited action
 /// begins.
 std::map<uint32_t, Frames> ownFrames(const std::vector<TimedAction> &actions, const std::vector<Hold> &holds,
                                      const Spans &spans, const LiveRanges &ranges) {
   std::map<uint32_t, Frames> own;
   for (const Hold &hold : holds)
-    if (actions[hold.action].perMicrobatch && hold.until > spans.at(actions[hold.action].microbatch).second)
-      own.try_emplace(hold.slot);
-  for (auto &[slot, frames] : own) {
-    std::vector<std::pair<LiveRange, int64_t>> order;
-    for (auto at = ranges.lower_bound({slot, INT64_MIN}); at != ranges.end() && at->first.first == slot; ++at)
-      order.push_back({at->second, at->first.second});
-    std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first.from < b.first.from; });
-    std::vector<size_t> busy;
-    for (auto &[range, microbatch] : order)
-      frames[microbatch] = takeFrame(busy, range.from.action, range.to.action + (range.to.step > 0));
-  }
+    if (actions[hold.action].perMicrobatch && hold.until > spans.at(actions[hold.action].microbatch).second &&
+        !own.count(hold.slot))
+      own.emplace(hold.slot, lowestFrames(hold.slot, ranges));
   return own;
+}
+
+/// Two frames of a slot for each frame of the microbatches, used in turn: its place is reserved while the microbatch
+/// before still uses the other one. Nothing if that is not enough.
+std::optional<Frames> alternatingFrames(uint32_t slot, const Frames &ofMicrobatch, const LiveRanges &ranges) {
+  Frames frames;
+  std::map<int64_t, int64_t> uses;
+  std::map<int64_t, size_t> busy;
+  const int64_t count = numberOf(ofMicrobatch);
+  for (const auto &[range, microbatch] : rangesOfSlot(ranges, slot)) {
+    const int64_t frame = ofMicrobatch.at(microbatch), own = frame + count * (uses[frame]++ % 2);
+    if (busy[own] > range.from.action)
+      return std::nullopt;
+    busy[own] = endOf(range);
+    frames[microbatch] = own;
+  }
+  return frames;
+}
+
+/// Adds frames of slots that are reserved before their microbatch's first action.
+void addReserved(SlotFrames &frames, const std::vector<TimedAction> &actions, const std::vector<Hold> &holds,
+                 const Spans &spans, const LiveRanges &ranges) {
+  for (const Hold &hold : holds) {
+    if (!actions[hold.action].perMicrobatch || hold.until >= spans.at(actions[hold.action].microbatch).first ||
+        frames.own.count(hold.slot))
+      continue;
+    auto alternating = alternatingFrames(hold.slot, frames.ofMicrobatch, ranges);
+    frames.own.emplace(hold.slot, alternating ? std::move(*alternating) : lowestFrames(hold.slot, ranges));
+  }
 }
 
 /// Slots with a place in each frame.
@@ -94,13 +143,6 @@ int64_t slotsPerMicrobatch(const LiveRanges &ranges, const std::map<uint32_t, Fr
     count += key.first != last && !own.count(key.first);
     last = key.first;
   }
-  return count;
-}
-
-int64_t numberOf(const Frames &frames) {
-  int64_t count = 0;
-  for (const auto &[microbatch, frame] : frames)
-    count = std::max(count, frame + 1);
   return count;
 }
 
@@ -186,6 +228,7 @@ SlotFrames framesOf(const std::vector<TimedAction> &actions, const std::vector<H
   frames.own = ownFrames(actions, holds, spans, ranges);
   const int64_t slots = slotsPerMicrobatch(ranges, frames.own);
   frames.ofMicrobatch = microbatchFrames(spans, frames.own, slots);
+  addReserved(frames, actions, holds, spans, ranges);
   frames.shared = sharedSlots(ranges, frames, slots);
   return frames;
 }
@@ -193,10 +236,15 @@ SlotFrames framesOf(const std::vector<TimedAction> &actions, const std::vector<H
 /// What is live in an action, as sorted lists of numbers.
 using Signature = std::vector<std::vector<int64_t>>;
 
-/// The held slots that are live in each action.
-std::vector<Signature> heldSlots(size_t actions, const std::map<uint32_t, Frames> &own, const LiveRanges &ranges) {
-  std::vector<Signature> held(actions);
-  for (const auto &[slot, frames] : own)
+/// The slots that are live in each action beside those that the actions before it determine: those that are held, and
+/// those whose place is reserved.
+std::vector<Signature> heldSlots(const std::vector<TimedAction> &actions, const std::vector<Hold> &holds,
+                                 const SlotFrames &slotFrames, const LiveRanges &ranges) {
+  std::vector<Signature> held(actions.size());
+  for (const Hold &hold : holds)
+    for (size_t i = hold.until; i < hold.action && !slotFrames.own.count(hold.slot); ++i)
+      held[i].push_back({-1 - int64_t{hold.slot}, slotFrames.frameOf(hold.slot, microbatchOf(actions[hold.action]))});
+  for (const auto &[slot, frames] : slotFrames.own)
     for (auto [microbatch, frame] : frames) {
       const LiveRange &range = ranges.at({slot, microbatch});
       for (size_t i = range.from.action; i <= range.to.action; ++i)
@@ -215,9 +263,10 @@ struct Windows {
 
 /// Actions of the same segment and frame, with all microbatches in the same state, use the same memory at the same
 /// steps, so they share a window of time. The signature of an action determines what is live in it.
-Windows windowsOf(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments, const Spans &spans,
-                  const LiveRanges &ranges, const SlotFrames &frames) {
-  const std::vector<Signature> held = heldSlots(actions.size(), frames.own, ranges);
+Windows windowsOf(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
+                  const std::vector<Hold> &holds, const Spans &spans, const LiveRanges &ranges,
+                  const SlotFrames &frames) {
+  const std::vector<Signature> held = heldSlots(actions, holds, frames, ranges);
   Windows windows;
   std::map<Signature, size_t> known;
   std::map<int64_t, int64_t> done; // microbatch -> actions done; unfinished ones only
@@ -300,7 +349,7 @@ ArenaTimeline::ArenaTimeline(const std::vector<TimedAction> &actions, const std:
   const Spans spans = spansOf(actions);
   const LiveRanges ranges = rangesOf(actions, segments, holds);
   frames = framesOf(actions, holds, spans, ranges);
-  const Windows windows = windowsOf(actions, segments, spans, ranges, frames);
+  const Windows windows = windowsOf(actions, segments, holds, spans, ranges, frames);
   std::vector<Interval> intervals;
   for (const auto &[range, key] : inTimeOrder(ranges)) {
     const auto [slot, microbatch] = key;

@@ -37,7 +37,8 @@ struct TimedAction {
   bool perMicrobatch = true;
 };
 
-/// `slot` as used by `action` must not change before action `until` begins.
+/// `slot` as used by `action` keeps its place as far as the beginning of action `until`: a later one, before which its
+/// value must not change, or an earlier one, from which on something may already be written there.
 struct Hold {
   size_t action = 0;
   uint32_t slot = 0;

@@ -98,6 +98,35 @@ TEST_CASE("pipelines of every depth are placed without overlap, near the bound",
     }
 }
 
+TEST_CASE("a place that is reserved before its microbatch begins is used by nothing else", "[export]") {
+  // Forward receives what backward still reads: its place is reserved from the forward pass before.
+  std::vector<SegmentUse> uses = segments;
+  uses.push_back({1, {}});
+  for (int64_t inFlight = 1; inFlight <= 6; ++inFlight)
+    for (int64_t microbatches : {2, 3, 7, 24}) {
+      Schedule s = oneForwardOneBackward(microbatches, std::min(inFlight, microbatches));
+      s.holds.clear();
+      for (size_t i = 0, before = 0; i < s.actions.size(); ++i)
+        if (s.actions[i].segment == 0) {
+          if (before < i)
+            s.holds.push_back({i, Kept, before});
+          before = i;
+        }
+      const ArenaTimeline timeline(s.actions, uses, s.holds, bytes);
+      INFO(microbatches << " microbatches, " << inFlight << " in flight");
+      for (const Hold &hold : s.holds) {
+        const uint64_t from = timeline.offset(Kept, hold.action), to = from + bytes[Kept];
+        const auto overlaps = [&](uint32_t slot, size_t action) {
+          const uint64_t at = timeline.offset(slot, action);
+          return at < to && from < at + bytes[slot];
+        };
+        for (size_t i = hold.until; i < hold.action; ++i)
+          for (const Touch &touch : uses[s.actions[i].segment].touches)
+            CHECK_FALSE(overlaps(touch.slot, i));
+      }
+    }
+}
+
 TEST_CASE("places repeat: their number does not grow with microbatches", "[export]") {
   std::vector<SegmentUse> uses = segments;
   uses.push_back({1, {}});
