@@ -8,6 +8,7 @@
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
+#include "passes/export/Record.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/search/FitMemory.h"
 #include "passes/search/ScheduleSearch.h"
@@ -45,8 +46,9 @@ struct Trainer::Impl {
   /// Traces the model with so many rows in a microbatch of training, and of evaluation.
   GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
   /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`. Returns the plan that
-  /// it found, without code; empty if nothing was left to it.
-  std::vector<uint8_t> search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible = false);
+  /// it found, without code and record; null if nothing was left to it.
+  std::shared_ptr<const PlanFile> search(ResolvedOptions &resolved, const RunOptions &options,
+                                         bool interruptible = false);
   /// All options of a run. A prediction has no batch of evaluation.
   ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
   /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
@@ -90,9 +92,10 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-std::vector<uint8_t> Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options, bool interruptible) {
+std::shared_ptr<const PlanFile> Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options,
+                                                      bool interruptible) {
   if (!resolved.toSearch)
-    return {};
+    return nullptr;
   const auto began = std::chrono::steady_clock::now();
   std::optional<InterruptGuard> guard;
   if (interruptible)
@@ -106,7 +109,7 @@ std::vector<uint8_t> Trainer::Impl::search(ResolvedOptions &resolved, const RunO
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
   resolved.toSearch.reset();
-  return std::move(found.plan);
+  return found.plan;
 }
 
 ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose) const {
@@ -267,8 +270,11 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->resolve(options);
-  passes::FittedPlan made{.bytes = impl->search(resolved, options, true), .problem = {}, .change = {}};
-  if (made.bytes.empty() || resolved.code || !resolved.printAfter.empty())
+  const std::shared_ptr<const PlanFile> found = impl->search(resolved, options, true);
+  passes::FittedPlan made;
+  if (found && !resolved.code && resolved.printAfter.empty())
+    made.bytes = passes::withRecord(found->plan(), *resolved.search);
+  else
     made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());

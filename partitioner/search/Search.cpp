@@ -39,6 +39,16 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
   return site;
 }
 
+/// The recomputation that a group names, at every position of its pipeline.
+std::vector<Recomputation> recomputeOf(const PlanGroup &group) {
+  return std::vector(static_cast<size_t>(group.pipeline), group.split.recompute);
+}
+
+/// The next kind, with which a rank keeps less.
+Recomputation moreThan(Recomputation kind) {
+  return kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
+}
+
 /// The costs at the positions of a group; nothing if the model cannot be split so.
 std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,
                                               const std::vector<Recomputation> &recompute) {
@@ -147,7 +157,7 @@ private:
     if (entry.level == 4 && ranksLack(entry.group))
       for (const Site site : input.positions(group)) {
         SplitChoice more = group.split;
-        more.recompute = more.recompute == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
+        more.recompute = moreThan(more.recompute);
         wanted.emplace_back(more, site);
       }
     return wanted;
@@ -160,8 +170,7 @@ private:
       return false;
     auto [found, fresh] = lacking.try_emplace(number, false);
     if (fresh) {
-      const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-      const Estimator estimator = estimatorOf(input, group, *measurePositions(input, group, recompute));
+      const Estimator estimator = estimatorOf(input, group, *measurePositions(input, group, recomputeOf(group)));
       const ScheduleChoice &schedule = schedules[number].front();
       found->second = !estimator.of(schedule, estimator.cut(schedule)).fits();
     }
@@ -509,8 +518,7 @@ private:
         continue;
       if (const auto more = measured->second.upper_bound(rows); more != measured->second.begin()) {
         other.split.rows = *std::prev(more);
-        const std::vector<Recomputation> recompute(static_cast<size_t>(other.pipeline), kind);
-        bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recompute)));
+        bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recomputeOf(other))));
       }
     }
     return bound;
@@ -524,8 +532,7 @@ private:
     }
     if (const double bound = boundOfOthers(entry.group); bound > entry.bound)
       return push(entry.group, 3, bound);
-    const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-    const auto positions = measurePositions(input, group, recompute);
+    const auto positions = measurePositions(input, group, recomputeOf(group));
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     rowsOfMeasured[keyOfAnyRows(group)].insert(group.split.rows);
@@ -555,7 +562,7 @@ private:
         found = {group, schedule, estimate, std::move(begins), recompute};
       return estimate;
     };
-    std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
+    std::vector<Recomputation> recompute = recomputeOf(group);
     for (;;) {
       const auto positions = measurePositions(input, group, recompute);
       if (!positions)
@@ -571,7 +578,7 @@ private:
       for (const int64_t position : balanced.lacking)
         if (Recomputation &kind = recompute[static_cast<size_t>(position)];
             recomputesMore(group) && kind != Recomputation::Full)
-          kind = kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full, more = true;
+          kind = moreThan(kind), more = true;
       if (!more || boundOfRanks(group, schedule, recompute) >= best)
         return found;
     }
@@ -596,8 +603,7 @@ private:
 
   void estimate(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const std::vector<Recomputation> recompute(static_cast<size_t>(group.pipeline), group.split.recompute);
-    const PositionCosts positions = *measurePositions(input, group, recompute);
+    const PositionCosts positions = *measurePositions(input, group, recomputeOf(group));
     bool allFit = true;
     for (const ScheduleChoice &schedule : schedules[entry.group]) {
       const double lower = lowestOf(group, schedule, positions);
@@ -644,7 +650,7 @@ SearchOutcome searchPlans(const SearchInput &input) { return PlanSearch(input).r
 
 std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,
                                       const ScheduleChoice &schedule) {
-  Candidate plan{group, schedule, {}, {}, std::vector(static_cast<size_t>(group.pipeline), group.split.recompute)};
+  Candidate plan{group, schedule, {}, {}, recomputeOf(group)};
   const auto positions = measurePositions(input, group, plan.recompute);
   if (!positions)
     return std::nullopt;

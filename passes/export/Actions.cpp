@@ -68,8 +68,10 @@ public:
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
-    if (streams)
-      holdGathered(), reserveReceived();
+    if (streams) {
+      holdGathered();
+      reserveReceived();
+    }
     std::vector<SegmentUse> uses;
     for (const SegmentDraft &segment : builder.segments)
       uses.push_back(useOf(builder, segment, streams));
@@ -134,23 +136,22 @@ private:
     }
   }
 
-  /// A message may arrive while the rank works with the one before it from the same peer: nothing else uses its place
-  /// from then on.
+  /// A message may arrive while the rank works with the one before it from the same peer, and the first one during the
+  /// action before: nothing else uses its place from then on.
   void reserveReceived() {
-    std::map<uint32_t, size_t> before; // peer -> the last action that received from it
-    for (size_t i = 0; i < actions.size(); ++i) {
-      std::vector<uint32_t> peers;
-      for (const auto &step : segmentOf(actions[i]).segment->steps)
-        if (const plan::RecvT *message = step->op.AsRecv();
-            message && perMicrobatch(segmentOf(actions[i]).segment->kind)) {
-          peers.push_back(message->peer);
+    std::map<uint32_t, size_t> received; // peer -> the last action that received from it
+    for (size_t i = 1; i < actions.size(); ++i) {
+      const plan::SegmentT &segment = *segmentOf(actions[i]).segment;
+      if (!perMicrobatch(segment.kind))
+        continue;
+      const std::map<uint32_t, size_t> before = received;
+      for (const auto &step : segment.steps)
+        if (const plan::RecvT *message = step->op.AsRecv()) {
+          received[message->peer] = i;
           const auto last = before.find(message->peer);
-          if (const size_t from = last != before.end() ? last->second : i - (i > 0);
-              from < i && builder.slot(message->slot).space == plan::Space::Placed)
-            holds.push_back({i, message->slot, from});
+          if (builder.slot(message->slot).space == plan::Space::Placed)
+            holds.push_back({i, message->slot, last == before.end() ? i - 1 : last->second});
         }
-      for (const uint32_t peer : peers)
-        before[peer] = i;
     }
   }
 

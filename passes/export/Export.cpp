@@ -235,10 +235,6 @@ void PlanBuilder::addCode() {
   bindKernels(plan);
 }
 
-std::vector<uint8_t> PlanBuilder::bytes() const {
-  flatbuffers::FlatBufferBuilder flat;
-  plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &plan));
-  return sealPlan({flat.GetBufferPointer(), flat.GetSize()});
-}
+std::vector<uint8_t> PlanBuilder::bytes() const { return packPlan(plan); }
 
 } // namespace cleave::passes

@@ -1,4 +1,4 @@
-// Unpacks, changes and packs a plan.
+// Unpacks, changes and seals a plan.
 #include "passes/export/Record.h"
 
 #include "runtime/plan/PlanFile.h"
@@ -10,9 +10,7 @@ std::vector<uint8_t> withRecord(const plan::Plan &plan, const plan::SearchT &rec
   plan::PlanT changed;
   plan.UnPackTo(&changed);
   changed.search = std::make_unique<plan::SearchT>(record);
-  flatbuffers::FlatBufferBuilder flat;
-  plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &changed));
-  return sealPlan({flat.GetBufferPointer(), flat.GetSize()});
+  return packPlan(changed);
 }
 
 } // namespace cleave::passes

@@ -209,13 +209,10 @@ std::set<uint32_t> sharedSlots(const LiveRanges &ranges, const SlotFrames &frame
   std::set<uint32_t> shared;
   if (numberOf(frames.ofMicrobatch) * slots <= mostObjects)
     return shared;
-  for (auto at = ranges.begin(); at != ranges.end();) {
+  const auto meet = [](const auto &a, const auto &b) { return b.first.from <= a.first.to; };
+  for (auto at = ranges.begin(); at != ranges.end(); at = ranges.upper_bound({at->first.first, INT64_MAX})) {
     const uint32_t slot = at->first.first;
-    std::vector<LiveRange> live;
-    for (; at != ranges.end() && at->first.first == slot; ++at)
-      live.push_back(at->second);
-    std::sort(live.begin(), live.end(), [](const LiveRange &a, const LiveRange &b) { return a.from < b.from; });
-    const auto meet = [](const LiveRange &a, const LiveRange &b) { return b.from <= a.to; };
+    const auto live = rangesOfSlot(ranges, slot);
     if (!frames.own.count(slot) && std::adjacent_find(live.begin(), live.end(), meet) == live.end())
       shared.insert(slot);
   }
@@ -242,8 +239,9 @@ std::vector<Signature> heldSlots(const std::vector<TimedAction> &actions, const 
                                  const SlotFrames &slotFrames, const LiveRanges &ranges) {
   std::vector<Signature> held(actions.size());
   for (const Hold &hold : holds)
-    for (size_t i = hold.until; i < hold.action && !slotFrames.own.count(hold.slot); ++i)
-      held[i].push_back({-1 - int64_t{hold.slot}, slotFrames.frameOf(hold.slot, microbatchOf(actions[hold.action]))});
+    if (!slotFrames.own.count(hold.slot))
+      for (size_t i = hold.until; i < hold.action; ++i)
+        held[i].push_back({-1 - int64_t{hold.slot}, slotFrames.frameOf(hold.slot, microbatchOf(actions[hold.action]))});
   for (const auto &[slot, frames] : slotFrames.own)
     for (auto [microbatch, frame] : frames) {
       const LiveRange &range = ranges.at({slot, microbatch});

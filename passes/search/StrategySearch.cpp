@@ -11,7 +11,6 @@
 #include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
-#include "passes/export/Record.h"
 #include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/rewrite/Parallel.h"
@@ -501,7 +500,6 @@ private:
   /// be made and fits; they are then excluded.
   FoundStrategy fastest(const partitioner::SearchOutcome &outcome) {
     FoundStrategy best;
-    std::shared_ptr<const PlanFile> file; // of the best
     auto record = std::make_shared<plan::SearchT>();
     record->compiled = compiledBefore;
     constexpr size_t mostThatLack = 8;
@@ -512,7 +510,7 @@ private:
         break;
       const std::span<const Candidate> some =
           std::span(finalists).subspan(at, std::min(workers.size(), finalists.size() - at));
-      std::vector<Finalist> made = judged(some);
+      const std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size() && !enough(); ++i) { // as if one after another
         ++record->compiled;
         if (made[i].step == 0) {
@@ -520,7 +518,7 @@ private:
           if (!some[i].byOp)
             excluded.insert(rowOf(some[i].group, some[i].schedule));
         } else if (record->step == 0 || made[i].step < record->step) {
-          best.strategy = made[i].strategy, file = std::move(made[i].file);
+          best.strategy = made[i].strategy, best.plan = made[i].file;
           record->step = made[i].step, record->estimate = some[i].estimate.seconds;
         }
       }
@@ -530,7 +528,6 @@ private:
       return {};
     }
     describe(outcome, *record);
-    best.plan = withRecord(file->plan(), *record);
     best.record = std::move(record);
     return best;
   }

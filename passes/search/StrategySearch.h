@@ -3,11 +3,11 @@
 #include "ir/GraphModule.h"
 #include "partitioner/search/Search.h"
 #include "passes/CompileOptions.h"
+#include "runtime/plan/PlanFile.h"
 
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace cleave::passes {
 
@@ -17,7 +17,7 @@ using Trace = std::function<GraphModule(int64_t rows, int64_t evalRows)>;
 struct FoundStrategy {
   partitioner::Strategy strategy;
   std::shared_ptr<const plan::SearchT> record; ///< for the plan
-  std::vector<uint8_t> plan;                   ///< without code, as it is compiled with this strategy and record
+  std::shared_ptr<const PlanFile> plan;        ///< compiled with this strategy, without code and record
 };
 
 /// The strategy that is predicted to be the fastest on `options.cluster` among those that `request` leaves open and

@@ -88,6 +88,12 @@ std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer) {
   return file;
 }
 
+std::vector<uint8_t> packPlan(const plan::PlanT &plan) {
+  flatbuffers::FlatBufferBuilder flat;
+  plan::FinishPlanBuffer(flat, plan::Plan::Pack(flat, &plan));
+  return sealPlan(std::span<const uint8_t>(flat.GetBufferPointer(), flat.GetSize()));
+}
+
 std::shared_ptr<const PlanFile> PlanFile::load(const std::string &path) {
   const InputFile file(path, Status::User);
   return withMemoryFor(path, file.size(), [&] {

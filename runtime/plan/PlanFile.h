@@ -39,6 +39,8 @@ private:
 
 /// Adds the header to a finished flatbuffer.
 std::vector<uint8_t> sealPlan(std::span<const uint8_t> flatbuffer);
+/// A plan as a flatbuffer with the header.
+std::vector<uint8_t> packPlan(const plan::PlanT &plan);
 
 /// Writes sealed bytes atomically: to a temporary file next to `path`, with sync and rename. A path that cannot be
 /// written is a user error, a full disk an environment error.

@@ -18,6 +18,7 @@ struct KernelInfoT;
 struct LearningRateT;
 struct SearchT;
 struct Plan;
+struct PlanT;
 struct Program;
 struct Rank;
 struct Slot;

@@ -177,9 +177,7 @@ TEST_CASE("check finds a plan that begins with other values") {
   for (auto &tensor : altered.tensors)
     if (tensor->init && tensor->name == "fc.weight")
       tensor->init->a *= 1.0001, tensor->init->b *= 1.0001;
-  flatbuffers::FlatBufferBuilder builder;
-  plan::FinishPlanBuffer(builder, plan::Plan::Pack(builder, &altered));
-  writePlan(folder.path + "/altered.plan", sealPlan({builder.GetBufferPointer(), builder.GetSize()}));
+  writePlan(folder.path + "/altered.plan", packPlan(altered));
   CHECK(trainer.check(options).difference == "");
   CHECK(trainer.check({.steps = 1, .plan = folder.path + "/altered.plan"}).difference != "");
 }
