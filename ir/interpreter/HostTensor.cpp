@@ -34,7 +34,6 @@ RoundingScope::~RoundingScope() { rounding = before; }
 const Rounding &RoundingScope::now() { return rounding; }
 const Rounding &currentRounding() { return rounding; }
 
-
 /// A random number in [-1, 1): xorshift64* (Vigna 2016).
 static double chance(uint64_t &state) {
   state ^= state >> 12;
@@ -58,9 +57,9 @@ static double toHalf(DType dtype, double value) {
   return dtype == DType::F16 ? roundBinary(value, 11, -14, 15) : roundBinary(value, 8, -126, 127);
 }
 
-/// Rounds to `digits` significant bits; for a 16-bit type also to its range.
+/// Rounds to `digits` significant bits; for a 16-bit type also to its range, and for f32 to its smallest values.
 static double toGrid(DType dtype, double value, int digits) {
-  return digits < 24 ? toHalf(dtype, value) : roundBinary(value, digits, -1022, 1023);
+  return digits < 24 ? toHalf(dtype, value) : roundBinary(value, digits, digits == 24 ? -126 : -1022, 1023);
 }
 
 /// Rounds a float by any kind other than ToType.

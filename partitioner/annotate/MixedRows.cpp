@@ -46,18 +46,30 @@ public:
   }
 
 private:
-  /// Finds the tensors that differ from row to row because they depend on an input or on random numbers.
+  /// Finds the tensors that differ from row to row because they depend on an input or on random numbers, and those
+  /// whose elements are all equal.
   void findOwn(func::FuncOp function) {
     own.resize(problem.tensors.size());
+    uniform.resize(problem.tensors.size());
     for (BlockArgument argument : function.getArguments())
       own[argument.getArgNumber()] = ir::argumentKind(argument) == ir::SlotKind::Input;
     for (size_t id = 0; id < problem.ops.size(); ++id) {
       const ProblemOp &op = problem.ops[id];
       const bool is = isa<ir::RandomUniformOp>(ops[id]) ||
                       llvm::any_of(op.operands, [&](TensorId operand) { return own[operand]; });
+      auto constant = dyn_cast<ir::ConstantOp>(ops[id]);
+      const bool equal = constant ? constant.getValue().isSplat()
+                                  : keepsEqual(op.kind) &&
+                                        llvm::all_of(op.operands, [&](TensorId operand) { return uniform[operand]; });
       for (const TensorId result : op.results)
-        own[result] = is;
+        own[result] = is, uniform[result] = equal;
     }
+  }
+
+  /// Whether equal elements give equal elements.
+  static bool keepsEqual(OpKind kind) {
+    return isElementwise(kind) || kind == OpKind::Mark || kind == OpKind::Broadcast || kind == OpKind::Reshape ||
+           kind == OpKind::Transpose || kind == OpKind::Slice;
   }
 
   /// Finds the tensors that a row's results depend on. A prediction's scalar is a result of its batch.
@@ -102,8 +114,8 @@ private:
     if (!needed[tensor])
       return nullptr;
     const Sharding &from = solution.shardingOf(operand), &to = solution.shardingOf(solution.resultOf(id));
-    const bool found =
-        own[tensor] ? !messagesOf(problem.mesh, from, to, 32).empty() : !splitsRows(from) && splitsRows(to);
+    const bool found = own[tensor] ? !messagesOf(problem.mesh, from, to, 32).empty()
+                                   : !uniform[tensor] && !splitsRows(from) && splitsRows(to);
     if (!found)
       return nullptr;
     Operation *maker = problem.tensors[tensor].op < 0 ? nullptr : ops[problem.tensors[tensor].op],
@@ -138,8 +150,8 @@ private:
   const bool exceptMeant;
   const ShardingProblem problem;
   const ShardingSolution solution;
-  std::vector<Operation *> ops;  // of the problem
-  std::vector<bool> own, needed; // by tensor of the problem
+  std::vector<Operation *> ops;           // of the problem
+  std::vector<bool> own, uniform, needed; // by tensor of the problem
 };
 
 } // namespace

@@ -8,15 +8,20 @@
 #include "mlir/IR/IRMapping.h"
 
 #include <algorithm>
+#include <set>
 
 namespace cleave::passes {
 
-bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+static std::optional<kernel::LoopNest> nestOf(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
   const auto [inputs, outputs] = groups.border(ops);
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
-  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar)).has_value();
+  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar));
+}
+
+bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+  return nestOf(groups, ops).has_value();
 }
 
 namespace {
@@ -56,6 +61,31 @@ void peelReshapes(Groups &groups, int id) {
       return;
     }
   }
+}
+
+/// Puts zeros in the place of inputs that no loop reads, such as the part of a concatenation that a slice leaves out,
+/// so that nothing needs to compute them.
+void dropUnreadInputs(Groups &groups, int id) {
+  std::vector<mlir::Operation *> ops = groups[id].ops;
+  if (llvm::none_of(ops, llvm::IsaPred<ir::SliceOp>))
+    return;
+  std::set<int> read;
+  const auto nest = nestOf(groups, ops);
+  for (const kernel::LoopValue &value : nest->values)
+    if (value.kind == kernel::ValueKind::Load)
+      read.insert(value.buffer);
+  std::vector<mlir::Operation *> zeros;
+  for (int buffer = 0; mlir::Value input : groups.inputs(ops)) {
+    if (kernel::isShardOffset(input) || read.contains(buffer++))
+      continue;
+    mlir::OpBuilder b(ops.front());
+    const mlir::Value zero =
+        ir::splatConstant(b, ops.front()->getLoc(), mlir::cast<mlir::RankedTensorType>(input.getType()), 0);
+    zeros.push_back(zero.getDefiningOp());
+    input.replaceUsesWithIf(zero, [&](mlir::OpOperand &use) { return llvm::is_contained(ops, use.getOwner()); });
+  }
+  ops.insert(ops.begin(), zeros.begin(), zeros.end());
+  groups.setOps(id, ops);
 }
 
 /// Splat constants used only by ops outside fusions stay outside, as fills. A constant table becomes a kernel.
@@ -142,6 +172,9 @@ void materialize(mlir::Block &block, Groups &groups) {
   for (int id : groups.order())
     if (groups[id].fusible)
       peelReshapes(groups, id);
+  for (int id : groups.order())
+    if (groups[id].fusible && !staysOutside(groups[id].ops))
+      dropUnreadInputs(groups, id);
   std::vector<mlir::Operation *> order, replaced;
   for (int id : groups.order()) {
     const std::vector<mlir::Operation *> &ops = groups[id].ops;

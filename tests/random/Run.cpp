@@ -7,6 +7,7 @@
 #include "ir/graph/Graph.h"
 #include "partitioner/apply/LocalPrograms.h"
 #include "partitioner/stages/Layers.h"
+#include "passes/decompose/Decompose.h"
 #include "passes/export/TensorKinds.h"
 #include "passes/pipeline/Phases.h"
 #include "passes/simplify/Simplify.h"
@@ -683,7 +684,8 @@ bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
 }
 
 bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis) {
-  passes::simplify(graph.module()); // removes marks without effect: where(x > mark(x), x, x) is x
+  passes::decompose(graph.module()); // the statistics of a batch norm do not depend on its weight
+  passes::simplify(graph.module());  // removes marks without effect: where(x > mark(x), x, x) is x
   bool found = false;
   forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
     if (auto hint = value.getDefiningOp<ir::ShardHintOp>()) {

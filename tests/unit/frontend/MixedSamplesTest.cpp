@@ -48,6 +48,8 @@ Tensor pairwise(Net &net, Tensor x) {
   Tensor y = net.fc(x);
   return matmul(softmax(matmul(y, transpose(y, 0, 1))), y);
 }
+/// Has a row for each row of the batch, and all of them are equal.
+Tensor shifted(Net &net, Tensor x) { return net.fc(x) + withSharding(tanh(full({8, 1}, 0.5)), {"", "whole"}); }
 Tensor meant(Net &net, Tensor x) {
   return perMicrobatch([&] { return pairwise(net, x); });
 }
@@ -79,8 +81,9 @@ Mixes mixesOf(std::function<Tensor(Net &, Tensor)> body, LossFunction loss = cro
 
 TEST_CASE("a plan says where samples are combined") {
   const Mixes none = mixesOf(plain), norm = mixesOf(normed), mean = mixesOf(centred), pairs = mixesOf(pairwise),
-              said = mixesOf(meant), loss = mixesOf(plain, dice);
+              said = mixesOf(meant), loss = mixesOf(plain, dice), equal = mixesOf(shifted);
   CHECK(none.train + none.eval == "");
+  CHECK(equal.train + equal.eval == "");
   CHECK(norm.train + norm.eval ==
         ""); // batch statistics of a microbatch are documented; evaluation uses the running ones
   CHECK(has(mean.train, "MixedSamplesTest.cpp:"));
