@@ -30,6 +30,16 @@ const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
 }
 
+const SiteCosts &Estimator::siteAt(int64_t position, size_t layer) const {
+  if (mixed.empty() || !mixed[layer])
+    return siteAt(position);
+  return *mixedPositions[mixedPositions.size() == 1 ? 0 : static_cast<size_t>(position)];
+}
+
+void Estimator::mix(PositionCosts other, std::vector<bool> layers) {
+  mixedPositions = std::move(other), mixed = std::move(layers);
+}
+
 Schedule Estimator::shapeOf(const ScheduleChoice &schedule) const {
   return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
 }
@@ -131,11 +141,11 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
   for (size_t s = 0; s < stages.size(); ++s) {
     Stage &stage = stages[s];
     const int64_t position = shape.rankOf(static_cast<int64_t>(s));
-    const SiteCosts &site = siteAt(position);
-    stage.memory.resize(site.size());
+    stage.memory.resize(siteAt(position).size());
     const size_t end = s + 1 < stages.size() ? begins[s + 1] : layers.size();
     stage.begin = begins[s], stage.end = end;
     for (size_t i = begins[s]; i < end; ++i) {
+      const SiteCosts &site = siteAt(position, i);
       const LayerCost &layer = useOf(layers[i], site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
       stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient);
@@ -162,7 +172,7 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
   for (size_t s = 0; s < stages.size(); ++s) {
     passes[s].split = schedule.backward == BackwardPass::Split;
     for (size_t i = stages[s].begin; i < stages[s].end; ++i)
-      passes[s].layers.push_back(&useOf(layers[i], costsAt(schedule.rankOf(static_cast<int64_t>(s)))));
+      passes[s].layers.push_back(&useOf(layers[i], siteAt(schedule.rankOf(static_cast<int64_t>(s)), i).front().costs));
   }
   for (size_t rank = 0; rank < times.size(); ++rank)
     for (size_t w = times[rank].size(); w-- > 0;) { // so that the first pass is found last
@@ -235,7 +245,8 @@ std::pair<double, double> Estimator::leastBytes() const {
   return {bytes, capacity};
 }
 
-void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages) const {
+void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages,
+                          double share) const {
   size_t kinds = 0;
   for (const SiteCosts *site : positions)
     kinds = std::max(kinds, site->size());
@@ -259,13 +270,21 @@ void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const st
         }
       const KindCosts &kind = of(siteAt(position));
       const double bytes = fixed + peaks[static_cast<size_t>(position)] + transient + kind.costs.others;
-      if (bytes - kind.capacity > estimate.bytes - estimate.capacity)
-        estimate.bytes = bytes, estimate.capacity = kind.capacity;
-      if (bytes > kind.capacity)
+      const double capacity = share * kind.capacity;
+      if (bytes - capacity > estimate.bytes - estimate.capacity)
+        estimate.bytes = bytes, estimate.capacity = capacity;
+      if (bytes > capacity)
         lacking.insert(position);
     }
   }
   estimate.lacking.assign(lacking.begin(), lacking.end());
+}
+
+Estimate Estimator::memoryOf(const ScheduleChoice &choice, const std::vector<size_t> &begins, double share) const {
+  Estimate estimate{INFINITY, -INFINITY, INFINITY};
+  const Schedule schedule = choice.of(group);
+  addMemory(estimate, schedule, stagesOf(schedule, begins), share);
+  return estimate;
 }
 
 Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {

@@ -18,6 +18,7 @@ struct SearchLayer {
   std::string measured;    ///< the key of PlanCosts::layers
   bool parameters = false; ///< a stage needs at least one such layer
   double sentBytes = 0;    ///< of one sample, if a stage ends behind the layer
+  bool ownRule = true;     ///< a rule of recomputation may name the layer alone
 };
 
 struct Estimate {
@@ -42,6 +43,9 @@ public:
   Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links,
             std::span<const size_t> begins = {}, std::span<const int64_t> nodes = {});
 
+  /// Gives some layers other costs: those at `positions` if `layers` has the layer.
+  void mix(PositionCosts positions, std::vector<bool> layers);
+
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
   std::vector<size_t> cut(const ScheduleChoice &schedule) const;
@@ -52,6 +56,8 @@ public:
   double lowest(const ScheduleChoice &schedule) const;
   /// `begins`: the first layer of each stage.
   Estimate of(const ScheduleChoice &schedule, const std::vector<size_t> &begins) const;
+  /// The same without the time, if plans may use `share` of the memory.
+  Estimate memoryOf(const ScheduleChoice &schedule, const std::vector<size_t> &begins, double share = 1) const;
   /// Bytes that all positions need and have together, in any plan of the group, with one microbatch in flight.
   std::pair<double, double> leastBytes() const;
 
@@ -70,6 +76,7 @@ private:
     std::vector<size_t> of;    ///< unit of each layer
   };
   const SiteCosts &siteAt(int64_t position) const;
+  const SiteCosts &siteAt(int64_t position, size_t layer) const;
   const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
   Schedule shapeOf(const ScheduleChoice &schedule) const;
   Units unitsOf() const;
@@ -83,11 +90,14 @@ private:
   /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
   double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;
-  void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages) const;
+  void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages,
+                 double share = 1) const;
 
   const std::vector<SearchLayer> &layers;
   const PlanGroup &group;
   const PositionCosts positions;
+  PositionCosts mixedPositions;
+  std::vector<bool> mixed; ///< layers; empty: none
   const Links links;
   const std::span<const size_t> begins;
   const std::span<const int64_t> nodes;

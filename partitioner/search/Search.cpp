@@ -2,10 +2,12 @@
 #include "partitioner/search/Search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
 #include <queue>
+#include <ranges>
 #include <set>
 #include <span>
 #include <tuple>
@@ -292,8 +294,7 @@ private:
       return std::nullopt;
     return boundOf(
         group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
-        [](const LayerCost &layer) { return layer.forwardWork; },
-        [](const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; });
+        [](const LayerCost &layer) { return layer.forwardWork; }, works);
   }
 
   void tighten(const Entry &entry) {
@@ -376,11 +377,7 @@ private:
     return std::max(found->second, secondsWithSums(groups[entry.group], pointersTo(positions)));
   }
 
-  /// A lower bound of all rows of a group.
-  double lowestOfAny(size_t group, const PositionCosts &positions) const {
-    return std::max(lowestPasses(group, positions), secondsWithSums(groups[group], positions));
-  }
-
+  /// A lower bound of all rows of a group, without the sums of its gradients.
   double lowestPasses(size_t group, const PositionCosts &positions) const {
     double bound = INFINITY;
     std::set<std::pair<int64_t, Placement>> shapes;
@@ -390,12 +387,7 @@ private:
     return bound;
   }
 
-  /// A lower bound of a row by its layers' costs, by the messages between its nodes, and by the sums of its gradients.
-  double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
-    return std::max(lowestPasses(group, schedule, positions), secondsWithSums(group, positions));
-  }
-
-  /// The same without the sums: it does not depend on ZeRO.
+  /// A lower bound of a row by its layers' costs and by the messages between its nodes. It does not depend on ZeRO.
   double lowestPasses(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
     double lower = std::max(estimatorOf(input, group, positions).lowest(schedule), secondsOfMessages(group, schedule));
     if (positions.size() > 1)
@@ -404,6 +396,7 @@ private:
   }
 
   static double passes(const LayerCost &layer) { return layer.forward + layer.backward; }
+  static double works(const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; }
 
   /// Seconds in which the busiest node sends or receives what its ranks exchange with those of other nodes, at the
   /// least.
@@ -412,7 +405,7 @@ private:
     if (nodes.empty() || group.pipeline == 1)
       return 0;
     const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
-    const Schedule shape{schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
+    const Schedule shape = shapeOf(group, schedule);
     std::map<std::pair<int64_t, bool>, double> links;
     const auto send = [&](int64_t from, int64_t to) {
       const int64_t leaves = nodes[static_cast<size_t>(from)], enters = nodes[static_cast<size_t>(to)];
@@ -432,20 +425,28 @@ private:
   }
 
   /// Seconds of a rank with the average share of the layers, of whose sums of gradients at most the last backward pass
-  /// hides a part. From stage 2 of ZeRO on, gradients are summed in every microbatch.
+  /// hides a part. From stage 2 of ZeRO on, gradients are summed in every microbatch, from stage 3 on parameters are
+  /// gathered in every pass: one after the other, and after the collectives of axis tp. `positions`: costs without
+  /// those of axis dp.
   double secondsWithSums(const PlanGroup &group, const PositionCosts &positions) const {
     if (group.split.data == 1 || positions.size() > 1)
       return 0;
     const PlanCosts &use = positions.front()->front().costs;
-    const auto shares = static_cast<double>(group.pipeline), count = static_cast<double>(group.microbatches);
-    const bool scatters = group.split.zero > 0, often = group.split.zero >= 2;
-    const double bytes = sumOf(use, [](const LayerCost &layer) { return layer.gradients; }) / shares * input.sumShare *
-                         (often ? static_cast<double>(group.split.data) : 1);
-    const double sums = input.sumSeconds(group, bytes, scatters);
-    if (often)
-      return slack * count * sums; // vectors are not split
-    const double backward = sumOf(use, [](const LayerCost &layer) { return layer.backward; }) / shares;
-    return count * sumOf(use, passes) / shares + std::max(0.0, sums - backward);
+    const auto shares = static_cast<double>(group.pipeline), count = static_cast<double>(group.microbatches),
+               data = static_cast<double>(group.split.data);
+    const int64_t zero = group.split.zero;
+    const double gradients = sumOf(use, [](const LayerCost &layer) { return layer.gradients; }) / shares;
+    const double sums = input.sumSeconds(group, gradients * input.sumShare * (zero >= 2 ? data : 1), zero > 0);
+    if (zero < 2) {
+      const double backward = sumOf(use, [](const LayerCost &layer) { return layer.backward; }) / shares;
+      return count * sumOf(use, passes) / shares + std::max(0.0, sums - backward);
+    }
+    double collectives = sums + sumOf(use, passes) / shares - sumOf(use, works) / shares;
+    if (zero >= 3) {
+      const double parameters = sumOf(use, [](const LayerCost &layer) { return layer.parameters; }) / shares;
+      collectives += 2 * input.sumSeconds(group, parameters * input.gatherShare * data, true);
+    }
+    return slack * count * collectives; // vectors are not split
   }
 
   PositionCosts pointersTo(const Positions &positions) const {
@@ -508,6 +509,8 @@ private:
         bound = bounds[less->second];
       ++other.split.zero;
     }
+    if (other.order != axisRoles)
+      bound = std::max(bound, boundOfDefaultOrder(number));
     const int64_t rows = other.split.rows;
     for (const Recomputation kind : {Recomputation::None, Recomputation::Selective, Recomputation::Full}) {
       if (kind > groups[number].split.recompute)
@@ -518,9 +521,27 @@ private:
         continue;
       if (const auto more = measured->second.upper_bound(rows); more != measured->second.begin()) {
         other.split.rows = *std::prev(more);
-        bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recomputeOf(other))));
+        bound = std::max(bound, slack * lowestPasses(number, *measurePositions(input, other, recomputeOf(other))));
       }
     }
+    return bound;
+  }
+
+  /// On devices of one kind another order than the default, in which groups of axis dp lie closest together, saves time
+  /// of messages alone.
+  double boundOfDefaultOrder(size_t number) const {
+    PlanGroup usual = groups[number];
+    usual.order = axisRoles;
+    const auto measured = rowsOfMeasured.find(keyOfAnyRows(usual));
+    if (measured == rowsOfMeasured.end() || !measured->second.contains(usual.split.rows))
+      return 0;
+    const auto positions = measurePositions(input, usual, recomputeOf(usual));
+    if (positions->size() > 1 || input.positions(usual).size() > 1)
+      return 0;
+    const Estimator estimator(input.layers, usual, *positions, [](int64_t, int64_t, double) { return 0.0; });
+    double bound = INFINITY;
+    for (const ScheduleChoice &schedule : schedules[number])
+      bound = std::min(bound, estimator.of(schedule, estimator.cut(schedule)).seconds);
     return bound;
   }
 
@@ -536,7 +557,7 @@ private:
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     rowsOfMeasured[keyOfAnyRows(group)].insert(group.split.rows);
-    push(entry.group, 4, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
+    push(entry.group, 4, std::max(entry.bound, lowestPasses(entry.group, *positions)));
   }
 
   using Key = std::tuple<SplitChoice, int64_t, std::array<AxisRole, axisRoles.size()>>;
@@ -552,43 +573,116 @@ private:
   }
 
   /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
-  /// more, until none lacks any.
+  /// more, until none lacks any, and then as many of their layers less as fit.
   std::optional<Candidate> fastest(const PlanGroup &group, const ScheduleChoice &schedule, bool &allFit) {
     std::optional<Candidate> found;
-    const auto consider = [&](const Estimator &estimator, std::vector<size_t> begins,
+    const auto consider = [&](const Estimator &estimator, const std::vector<size_t> &begins,
                               const std::vector<Recomputation> &recompute) {
       Estimate estimate = estimator.of(schedule, begins);
       if (fits(estimate.bytes, estimate.capacity) && (!found || estimate.seconds < found->estimate.seconds))
-        found = {group, schedule, estimate, std::move(begins), recompute};
+        found = {group, schedule, estimate, begins, ofLayers(group, schedule, begins, recompute), {}};
       return estimate;
     };
-    std::vector<Recomputation> recompute = recomputeOf(group);
+    std::vector<Recomputation> recompute = recomputeOf(group), less;
     for (;;) {
       const auto positions = measurePositions(input, group, recompute);
       if (!positions)
         return found;
-      const Estimator estimator = estimatorOf(input, group, *positions);
-      const Estimate balanced = consider(estimator, estimator.cut(schedule), recompute);
-      if (balanced.fits())
+      Estimator estimator = estimatorOf(input, group, *positions);
+      const std::vector<size_t> begins = estimator.cut(schedule);
+      const Estimate balanced = consider(estimator, begins, recompute);
+      if (balanced.fits()) {
+        if (!less.empty())
+          if (Candidate mixed = recomputeLess(group, schedule, estimator, begins, recompute, less);
+              mixed.estimate.fits() && mixed.estimate.seconds < found->estimate.seconds)
+            found = std::move(mixed);
         return found;
+      }
       allFit = false;
       if (group.pipeline > 1)
         consider(estimator, estimator.cutToFit(schedule), recompute);
-      bool more = false;
+      less = recompute;
       for (const int64_t position : balanced.lacking)
         if (Recomputation &kind = recompute[static_cast<size_t>(position)];
             recomputesMore(group) && kind != Recomputation::Full)
-          kind = moreThan(kind), more = true;
-      if (!more || boundOfRanks(group, schedule, recompute) >= best)
+          kind = moreThan(kind);
+      if (recompute == less || boundOfMore(group, schedule, *positions, balanced, recompute) >= best)
         return found;
     }
   }
 
-  /// A bound of a row whose ranks recompute differently, from times with many rows.
-  double boundOfRanks(const PlanGroup &group, const ScheduleChoice &schedule,
-                      const std::vector<Recomputation> &recompute) {
+  static Schedule shapeOf(const PlanGroup &group, const ScheduleChoice &schedule) {
+    return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
+  }
+
+  /// Calls fn(layer, position) for all layers.
+  void forLayers(const PlanGroup &group, const ScheduleChoice &schedule, const std::vector<size_t> &begins,
+                 auto fn) const {
+    const Schedule shape = shapeOf(group, schedule);
+    for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
+      stage += stage + 1 < begins.size() && i == begins[stage + 1];
+      fn(i, static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage))));
+    }
+  }
+
+  std::vector<Recomputation> ofLayers(const PlanGroup &group, const ScheduleChoice &schedule,
+                                      const std::vector<size_t> &begins,
+                                      const std::vector<Recomputation> &ofPositions) const {
+    std::vector<Recomputation> kinds;
+    forLayers(group, schedule, begins, [&](size_t, size_t position) { kinds.push_back(ofPositions[position]); });
+    return kinds;
+  }
+
+  /// A plan that fits, of whose layers as many recompute less as still fit: the last ones of each position, whose
+  /// backward passes come first, so that what they keep is freed before others compute again what they do not keep.
+  Candidate recomputeLess(const PlanGroup &group, const ScheduleChoice &schedule, Estimator &estimator,
+                          const std::vector<size_t> &begins, const std::vector<Recomputation> &recompute,
+                          const std::vector<Recomputation> &less) {
+    constexpr double margin = 0.98;                         // of the memory: for errors of the estimate
+    std::vector<std::vector<size_t>> own(recompute.size()); // layers that may recompute less
+    forLayers(group, schedule, begins, [&](size_t layer, size_t position) {
+      if (recompute[position] != less[position] && input.layers[layer].ownRule)
+        own[position].push_back(layer);
+    });
+    const PositionCosts lighter = *measurePositions(input, group, less);
+    const auto mix = [&](const std::vector<size_t> &counts) {
+      std::vector<bool> layers(input.layers.size());
+      for (size_t p = 0; p < own.size(); ++p)
+        for (size_t i = own[p].size() - counts[p]; i < own[p].size(); ++i)
+          layers[own[p][i]] = true;
+      estimator.mix(lighter, layers);
+      return layers;
+    };
+    std::vector<size_t> counts(own.size()), tooMany;
+    for (const auto &layers : own)
+      tooMany.push_back(layers.size() + 1);
+    const auto open = [&](size_t p) { return counts[p] + 1 < tooMany[p]; };
+    while (std::ranges::any_of(std::views::iota(size_t(0), own.size()), open)) {
+      std::vector<size_t> tried = counts;
+      for (size_t p = 0; p < own.size(); ++p)
+        tried[p] = (counts[p] + tooMany[p]) / 2;
+      mix(tried);
+      const std::vector<int64_t> lacking = estimator.memoryOf(schedule, begins, margin).lacking;
+      for (size_t p = 0; p < own.size(); ++p)
+        if (open(p))
+          (std::ranges::count(lacking, static_cast<int64_t>(p)) ? tooMany : counts)[p] = tried[p];
+    }
+    const std::vector<bool> layers = mix(counts);
+    Candidate plan{group, schedule, estimator.of(schedule, begins), begins, {}, {}};
+    plan.safer = plan.recompute = ofLayers(group, schedule, begins, recompute);
+    const std::vector<Recomputation> lightest = ofLayers(group, schedule, begins, less);
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (layers[i])
+        plan.recompute[i] = lightest[i];
+    return plan;
+  }
+
+  /// About the least time of a row if so many layers of ranks that lack memory recompute as `recompute` says that the
+  /// rank fits which lacks most, from times with many rows.
+  double boundOfMore(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions,
+                     const Estimate &now, const std::vector<Recomputation> &recompute) {
     std::map<Recomputation, Positions> scaled;
-    PositionCosts positions;
+    PositionCosts more;
     for (size_t p = 0; p < recompute.size(); ++p) {
       auto [found, fresh] = scaled.try_emplace(recompute[p]);
       if (fresh)
@@ -596,9 +690,12 @@ private:
           found->second = std::move(*measured);
       if (found->second.empty())
         return 0;
-      positions.push_back(&found->second[found->second.size() == 1 ? 0 : p]);
+      more.push_back(&found->second[found->second.size() == 1 ? 0 : p]);
     }
-    return lowestOf(group, schedule, std::move(positions));
+    const Estimator estimator = estimatorOf(input, group, more);
+    const double bytes = estimator.memoryOf(schedule, estimator.cut(schedule)).bytes;
+    const double share = bytes < now.bytes ? std::min(1.0, (now.bytes - now.capacity) / (now.bytes - bytes)) : 1;
+    return std::lerp(lowestPasses(group, schedule, positions), lowestPasses(group, schedule, more), share);
   }
 
   void estimate(const Entry &entry) {
@@ -606,7 +703,7 @@ private:
     const PositionCosts positions = *measurePositions(input, group, recomputeOf(group));
     bool allFit = true;
     for (const ScheduleChoice &schedule : schedules[entry.group]) {
-      const double lower = lowestOf(group, schedule, positions);
+      const double lower = lowestPasses(group, schedule, positions);
       if (lower >= best) {
         ++outcome.counts.prunedByBound;
         lowest = std::min(lowest, lower);
@@ -650,8 +747,8 @@ SearchOutcome searchPlans(const SearchInput &input) { return PlanSearch(input).r
 
 std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,
                                       const ScheduleChoice &schedule) {
-  Candidate plan{group, schedule, {}, {}, recomputeOf(group)};
-  const auto positions = measurePositions(input, group, plan.recompute);
+  Candidate plan{group, schedule, {}, {}, std::vector(input.layers.size(), group.split.recompute), {}};
+  const auto positions = measurePositions(input, group, recomputeOf(group));
   if (!positions)
     return std::nullopt;
   const Estimator estimator = estimatorOf(input, group, *positions);

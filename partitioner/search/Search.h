@@ -10,7 +10,8 @@
 // Before a group is measured on its mesh, it is bounded by what was measured there with a lower stage of ZeRO, fewer
 // rows or less recomputation: none of these takes more time.
 //
-// Where the ranks of a stage lack memory, they recompute more, or their stage is shortened: whichever is faster. Where
+// Where the ranks of a stage lack memory, as many of their layers recompute more as it takes, or their stage is
+// shortened: whichever is faster. Where
 // the cluster has several kinds of devices, each position of the pipeline has the costs of its slowest one.
 //
 // A bound of a group is never above the estimates of its plans as far as the measured costs keep what these bounds
@@ -37,6 +38,8 @@ struct SearchInput {
                                                                                         bool) { return 0.0; };
   /// Bytes of a gradient's element when it is summed, over those of the gradient.
   double sumShare = 1;
+  /// Bytes of a parameter's element when it is gathered, over those of the parameter.
+  double gatherShare = 1;
   /// The node of each position of the pipeline; empty: messages share no links.
   std::function<std::span<const int64_t>(const PlanGroup &)> nodes = [](const PlanGroup &) {
     return std::span<const int64_t>();
@@ -66,7 +69,8 @@ struct Candidate {
   ScheduleChoice schedule;
   Estimate estimate;
   std::vector<size_t> begins;           ///< the first layer of each stage
-  std::vector<Recomputation> recompute; ///< at each position of the pipeline
+  std::vector<Recomputation> recompute; ///< of each layer
+  std::vector<Recomputation> safer;     ///< if that may not fit, by an error of the estimate; or empty
   bool byOp = false;                    ///< with the shardings of single ops that the solver found
 };
 

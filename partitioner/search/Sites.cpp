@@ -16,7 +16,7 @@ Sites::Sites(const Cluster &cluster, int64_t devices)
     found.insert(place.kind);
   kinds = found.size();
   if (oneKind())
-    all.emplace_back();
+    all.emplace_back(), sharers.push_back(1);
 }
 
 std::vector<uint32_t> Sites::devicesAt(const Mesh &mesh, int64_t position) {
@@ -27,8 +27,8 @@ std::vector<uint32_t> Sites::devicesAt(const Mesh &mesh, int64_t position) {
   return found;
 }
 
-Site Sites::numberOf(std::vector<uint32_t> devices) {
-  std::vector<uint64_t> key;
+Site Sites::numberOf(std::vector<uint32_t> devices, int64_t sharing) {
+  std::vector<uint64_t> key{static_cast<uint64_t>(sharing)};
   std::map<int64_t, uint64_t> nodes;
   for (const uint32_t device : devices) {
     const Cluster::Place &place = places[device];
@@ -38,7 +38,7 @@ Site Sites::numberOf(std::vector<uint32_t> devices) {
   }
   const auto [found, fresh] = numbers.try_emplace(std::move(key), all.size());
   if (fresh)
-    all.push_back(std::move(devices));
+    all.push_back(std::move(devices)), sharers.push_back(sharing);
   return found->second;
 }
 
@@ -58,22 +58,36 @@ std::vector<Site> Sites::partsAt(const Mesh &mesh, const std::vector<uint32_t> &
   return found;
 }
 
+std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
+  std::vector<std::vector<int64_t>> nodes;
+  for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position)
+    for (auto &own = nodes.emplace_back(); const uint32_t device : devicesAt(mesh, position))
+      own.push_back(places[device].node);
+  return nodes;
+}
+
 /// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
 Site Sites::spreadSite(const Mesh &mesh) {
   const int64_t ranks = mesh.ranks() / mesh.size(AxisRole::Pipeline), perNode = cluster.nodes.front().devicesPerNode();
   if (mesh.order == axisRoles && (ranks % perNode == 0 || perNode % ranks == 0))
     return 0;
-  std::vector<uint32_t> worst;
+  int64_t worst = 0;
   size_t most = 0;
-  for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position) {
-    std::vector<uint32_t> devices = devicesAt(mesh, position);
-    std::set<int64_t> nodes;
-    for (const uint32_t device : devices)
-      nodes.insert(places[device].node);
+  std::map<int64_t, int64_t> positions; // by node
+  for (int64_t position = 0; const std::vector<int64_t> &own : nodesOf(mesh)) {
+    const std::set<int64_t> nodes(own.begin(), own.end());
+    for (const int64_t node : nodes)
+      ++positions[node];
     if (nodes.size() > most)
-      most = nodes.size(), worst = std::move(devices);
+      most = nodes.size(), worst = position;
+    ++position;
   }
-  return numberOf(std::move(worst));
+  int64_t sharing = 1;
+  std::vector<uint32_t> devices = devicesAt(mesh, worst);
+  if (most > 1 && mesh.order != axisRoles)
+    for (const uint32_t device : devices)
+      sharing = std::max(sharing, positions[places[device].node]);
+  return numberOf(std::move(devices), sharing);
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
@@ -111,8 +125,15 @@ const std::vector<std::vector<Site>> &Sites::parts(const PlanGroup &group, int64
 
 std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
   std::vector<Mesh> found{mesh};
-  if (oneKind() || mesh.size(AxisRole::Pipeline) == 1)
+  if (mesh.size(AxisRole::Pipeline) == 1)
     return found;
+  if (oneKind()) {
+    Mesh other = mesh;
+    other.order = {AxisRole::Data, AxisRole::Pipeline, AxisRole::Tensor};
+    if (mesh.size(AxisRole::Data) > 1 && nodesOf(other) != nodesOf(mesh))
+      found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
+    return found;
+  }
   const auto kindsOf = [&](const Mesh &ordered) {
     std::vector<std::multiset<size_t>> kindsAt;
     for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position)

@@ -85,6 +85,7 @@ private:
       return sites.sumSeconds(group, bytes, scatters);
     };
     input.sumShare = options.precision.level > 0 && options.precision.reduce != Precision::Type::Fp32 ? 0.5 : 1;
+    input.gatherShare = options.precision.level > 0 ? 0.5 : 1;
     input.nodes = [&](const PlanGroup &group) { return sites.nodes(group); };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
@@ -139,12 +140,15 @@ private:
     const int64_t rows = fewRows();
     readPins(rows);
     const Reduced &model = *reduced(rows);
-    std::set<std::string> kept;
+    std::set<std::string> kept, seen;
+    for (const LayerOutline &layer : model.layers)
+      hasLists |= partitioner::isListMember(layer.path);
     for (const LayerOutline &layer : model.layers) {
       modelLayers.push_back({layer.path, layer.kept, layer.kind});
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
-                              layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1)});
-      hasLists |= partitioner::isListMember(layer.path);
+                              layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1),
+                              !layer.path.empty() && (!hasLists || partitioner::isListMember(layer.path)) &&
+                                  seen.insert(layer.path).second});
       if (!layer.path.empty())
         lastLayer = layer.kept, kept.insert(layer.kept);
     }
@@ -195,11 +199,20 @@ private:
     if (unknown)
       trial->second = trialOf(split, reduced(split.rows));
     if (trial->second)
-      found->second = partitioner::measureLayers(trial->second->plan(), cluster, sites.devices(site),
-                                                 [&](const std::string &path) { return layerOf(path); });
-    if (sites.oneKind())
+      found->second = costsAt(site, *trial->second);
+    if (sites.oneKind() && cluster.places(input.request.devices).back().node == 0)
       trials.erase(trial); // no other site needs it
     return found->second ? &*found->second : nullptr;
+  }
+
+  /// The costs of the layers in a trial plan whose ranks lie at a site.
+  SiteCosts costsAt(Site site, const PlanFile &trial) const {
+    const auto layerOfPath = [&](const std::string &path) { return layerOf(path); };
+    if (sites.sharing(site) == 1)
+      return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), layerOfPath);
+    Cluster shared = cluster;
+    shared.network->gbPerS /= static_cast<double>(sites.sharing(site));
+    return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), layerOfPath);
   }
 
   /// Compiles the trial plans of several splits at the same time. Each worker has models of its own, because an MLIR
@@ -232,8 +245,7 @@ private:
     auto [found, fresh] = measuredSolved.try_emplace({split, site});
     if (fresh)
       if (const auto trial = trialOf(split, reduced(split.rows), layouts))
-        found->second = partitioner::measureLayers(trial->plan(), cluster, sites.devices(site),
-                                                   [&](const std::string &path) { return layerOf(path); });
+        found->second = costsAt(site, *trial);
     return found->second ? &*found->second : nullptr;
   }
 
@@ -345,26 +357,17 @@ private:
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
-  /// One rule for all layers, and one for each layer of a rank that recomputes otherwise.
-  std::vector<partitioner::RecomputeRule> recomputeOf(const Candidate &candidate) const {
-    std::map<partitioner::Recomputation, int64_t> ranks;
-    for (const partitioner::Recomputation kind : candidate.recompute)
-      ++ranks[kind];
+  /// One rule for all layers, and one for each layer that recomputes otherwise.
+  std::vector<partitioner::RecomputeRule> rulesOf(const std::vector<partitioner::Recomputation> &recompute) const {
+    std::map<partitioner::Recomputation, int64_t> layers;
+    for (const partitioner::Recomputation kind : recompute)
+      ++layers[kind];
     const partitioner::Recomputation most =
-        std::ranges::max_element(ranks, {}, [](const auto &entry) { return entry.second; })->first;
+        std::ranges::max_element(layers, {}, [](const auto &entry) { return entry.second; })->first;
     std::vector<partitioner::RecomputeRule> rules{{partitioner::RecomputeRule::everyLayer, most, "search"}};
-    std::set<std::string> seen;
-    const partitioner::Schedule shape{.ranks = candidate.group.pipeline,
-                                      .chunks = candidate.schedule.chunks,
-                                      .placement = candidate.schedule.placement()};
-    for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
-      stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
-      const partitioner::Recomputation kind =
-          candidate.recompute[static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage)))];
-      const std::string &path = input.layers[i].path;
-      if (kind != most && (!hasLists || partitioner::isListMember(path)) && !path.empty() && seen.insert(path).second)
-        rules.push_back({path, kind, "search"});
-    }
+    for (size_t i = 0; i < recompute.size(); ++i)
+      if (recompute[i] != most && input.layers[i].ownRule)
+        rules.push_back({input.layers[i].path, recompute[i], "search"});
     return rules;
   }
 
@@ -373,7 +376,7 @@ private:
     strategy.mesh.order = candidate.group.order;
     if (!strategy.scatterGather)
       strategy.scatterGather = partitioner::slicedMessageBytes(cluster, strategy.mesh);
-    setRecompute(strategy, recomputeOf(candidate));
+    setRecompute(strategy, rulesOf(candidate.recompute));
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
     if (candidate.byOp)
@@ -455,8 +458,9 @@ private:
   /// A plan of the whole model.
   struct Finalist {
     Strategy strategy;
-    double step = 0;     ///< seconds; 0: it cannot be made, or does not fit
-    std::string problem; ///< then: why
+    std::vector<partitioner::RecomputeRule> safer; ///< if the plan does not fit; or empty
+    double step = 0;                               ///< seconds; 0: it cannot be made, or does not fit
+    std::string problem;                           ///< then: why
     std::shared_ptr<const PlanFile> file = nullptr;
   };
 
@@ -465,13 +469,20 @@ private:
     CompileOptions trial = without(options.batch);
     trial.strategy = finalist.strategy;
     std::shared_ptr<const PlanFile> file;
+    std::optional<GraphModule> again;
+    if (!finalist.safer.empty())
+      again = model.clone();
     if (const std::string why =
             unlessRefused([&] { file = PlanFile::fromBytes(compile(std::move(model), trial), "a finalist"); });
         !why.empty())
       finalist.problem = noneSuits(why);
-    else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster))
+    else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
       finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
-    else
+      if (!finalist.safer.empty()) {
+        setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
+        judge(finalist, std::move(*again));
+      }
+    } else
       finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds, finalist.file = std::move(file);
   }
 
@@ -482,6 +493,8 @@ private:
     const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
     for (const Candidate &candidate : candidates) {
       Finalist &finalist = finalists.emplace_back(Finalist{.strategy = strategyOf(candidate)});
+      if (!candidate.safer.empty())
+        finalist.safer = rulesOf(candidate.safer);
       std::optional<GraphModule> &model = models.emplace_back();
       const int64_t microbatches = candidate.group.microbatches;
       if (const std::string why =

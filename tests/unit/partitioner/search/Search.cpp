@@ -144,7 +144,7 @@ TEST_CASE("the search finds the plan that brute force finds") {
 }
 
 TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
-  int recomputed = 0, shortened = 0;
+  int recomputed = 0, shortened = 0, mixed = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Formulas formulas(seed);
     SearchInput input = inputOf(4, 48);
@@ -152,24 +152,55 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
     input.measure = std::ref(measured);
     input.request.pins.mesh = parseMesh("pp=4");
     for (const Candidate &candidate : searchPlans(input).candidates) {
-      PositionCosts positions;
-      for (const Recomputation kind : candidate.recompute) {
-        SplitChoice split = candidate.group.split;
-        split.recompute = kind;
-        positions.push_back(measured(split, 0));
+      const Schedule shape = candidate.schedule.of(candidate.group);
+      std::vector<Recomputation> most(4, Recomputation::None), least(4, Recomputation::Full);
+      std::vector<size_t> positionOf;
+      for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
+        stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
+        const auto position = static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage)));
+        positionOf.push_back(position);
+        most[position] = std::max(most[position], candidate.recompute[i]);
+        least[position] = std::min(least[position], candidate.recompute[i]);
       }
-      const Estimator estimator(input.layers, candidate.group, positions, costsOfBytes);
+      const auto costsOf = [&](const std::vector<Recomputation> &kinds) {
+        PositionCosts positions;
+        for (const Recomputation kind : kinds) {
+          SplitChoice split = candidate.group.split;
+          split.recompute = kind;
+          positions.push_back(measured(split, 0));
+        }
+        return positions;
+      };
+      Estimator estimator(input.layers, candidate.group, costsOf(most), costsOfBytes);
+      shortened += candidate.begins != estimator.cut(candidate.schedule);
+      recomputed += std::ranges::count(most, most.front()) < 4;
+      const Estimate all = estimator.of(candidate.schedule, candidate.begins);
+      std::vector<bool> lighter;
+      for (size_t i = 0; i < input.layers.size(); ++i)
+        lighter.push_back(candidate.recompute[i] != most[positionOf[i]]);
+      estimator.mix(costsOf(least), lighter);
       const Estimate again = estimator.of(candidate.schedule, candidate.begins);
       CHECK(again.fits());
       CHECK(again.lacking.empty());
       CHECK(again.seconds == Approx(candidate.estimate.seconds));
-      recomputed += candidate.recompute.front() != candidate.recompute.back();
-      shortened += candidate.begins != estimator.cut(candidate.schedule);
+      if (most == least)
+        continue;
+      ++mixed;
+      CHECK(again.seconds < all.seconds);
+      CHECK(candidate.safer.size() == candidate.recompute.size());
+      for (size_t i = 0; i < input.layers.size(); ++i)
+        if (!lighter[i] && most[positionOf[i]] != least[positionOf[i]]) { // with one layer more it lacks memory
+          std::vector<bool> more = lighter;
+          more[i] = true;
+          estimator.mix(costsOf(least), more);
+          CHECK_FALSE(estimator.memoryOf(candidate.schedule, candidate.begins, 0.98).lacking.empty());
+        }
     }
     input.request.pins.recompute = {{RecomputeRule::everyLayer, Recomputation::None, "file"}};
     for (const Candidate &candidate : searchPlans(input).candidates)
-      CHECK(std::ranges::count(candidate.recompute, Recomputation::None) == 4);
+      CHECK(std::ranges::count(candidate.recompute, Recomputation::None) == 8);
   }
+  CHECK(mixed > 0);
   CHECK(recomputed > 0);
   CHECK(shortened > 0);
 }
@@ -239,6 +270,55 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
       return sum;
     };
     CHECK(std::max(work(0), work(3)) <= std::min(work(1), work(2))); // slow, fast, fast, slow
+  }
+}
+
+TEST_CASE("stages lie together on a node where messages are slower than sums") {
+  Cluster cluster{.name = "two nodes"};
+  cluster.devices = {{.name = "gpu", .backend = "cuda", .memoryGib = 1}};
+  cluster.nodes = {{.count = 2, .devices = {{0, 4}}, .inside = Link{100, 1}}};
+  cluster.network = Link{1, 1};
+  Sites sites(cluster, 8);
+  const Mesh mesh = parseMesh("dp=2,tp=2,pp=2");
+  const std::vector<Mesh> orders = sites.orders(mesh);
+  REQUIRE(orders.size() == 2);
+  CHECK(meshText(orders[0]) == "dp=2,tp=2,pp=2");
+  CHECK(meshText(orders[1]) == "dp=2/pp=2/tp=2");
+  CHECK(sites.orders(parseMesh("dp=8")).size() == 1);
+  CHECK(sites.orders(parseMesh("tp=4,pp=2")).size() == 1);
+  const PlanGroup usual{{.data = 2, .tensor = 2, .rows = 4}, 2, 6};
+  PlanGroup other = usual;
+  other.order = orders[1].order;
+  CHECK(sites.sendSeconds(other, 0, 1, 1e6) < sites.sendSeconds(usual, 0, 1, 1e6) / 10);
+  CHECK(sites.sumSeconds(usual, 1e6, false) < sites.sumSeconds(other, 1e6, false) / 10);
+  CHECK(sites.positions(usual) == std::vector<Site>{0});
+  const Site site = sites.positions(other).front();
+  CHECK(sites.devices(site) == std::vector<uint32_t>{0, 1, 4, 5});
+  CHECK(sites.sharing(site) == 2);
+
+  for (const bool slowMessages : {false, true}) {
+    const Formulas formulas(2);
+    SearchInput input = inputOf(8, 48);
+    input.request.pins.mesh = std::nullopt;
+    input.request.pins.zero = 0;
+    input.request.orders = [&](const Mesh &one) {
+      return one.size(AxisRole::Pipeline) == 2 && one.size(AxisRole::Data) == 2 ? sites.orders(one)
+                                                                                : std::vector<Mesh>{};
+    };
+    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
+    input.sendSeconds = [&](const PlanGroup &group, int64_t, int64_t, double bytes) {
+      return (slowMessages && group.order == axisRoles ? 10 : 0.001) * bytes;
+    };
+    std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
+    input.measure = [&](const SplitChoice &split, Site where) {
+      PlanCosts costs = formulas.costs(split);
+      for (auto &[path, layer] : costs.layers)
+        layer.sums = split.data > 1 ? (where ? 40 : 1) : 0;
+      return &measured.try_emplace({split, where}, SiteCosts{{costs, 1e9}}).first->second;
+    };
+    const SearchOutcome found = searchPlans(input);
+    REQUIRE(!found.candidates.empty());
+    CHECK((found.candidates.front().group.order == axisRoles) == !slowMessages);
   }
 }
 
