@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
+#include <queue>
 #include <utility>
 
 namespace cleave::partitioner {
@@ -16,23 +17,30 @@ namespace {
 /// rank, in each direction.
 class Clock {
 public:
-  Clock(const Schedule &schedule, const std::vector<StageCosts> &stages)
-      : schedule(schedule), stages(stages), arrived(size_t(2 * schedule.stages() * schedule.microbatches)),
-        free(size_t(schedule.ranks)), links(size_t(2 * schedule.ranks)), times(size_t(schedule.ranks)) {
+  Clock(const Schedule &schedule, const std::vector<StageCosts> &stages, const SharedLinks &shared = noSharedLinks)
+      : schedule(schedule), stages(stages), shared(shared), sharedFree(shared.count),
+        arrived(size_t(2 * schedule.stages() * schedule.microbatches)), free(size_t(schedule.ranks)),
+        links(size_t(2 * schedule.ranks)), times(size_t(schedule.ranks)) {
     for (int64_t stage = 0; stage < schedule.stages(); ++stage)
       rankOf.push_back(schedule.rankOf(stage));
     for (size_t rank = 0; rank < times.size(); ++rank)
       times[rank].resize(schedule.order[rank].size());
   }
 
+  /// When a work runs whose rank has done those before it, and which has what it reads.
+  Span timeOf(size_t rank, size_t position) const {
+    const ScheduledWork &work = schedule.order[rank][position];
+    double begin = free[rank];
+    if (work.work != Work::WeightGradient)
+      begin = std::max(begin, arrived[slotOf(work.work, work.stage, work.microbatch)]);
+    return {begin, begin + stages[size_t(work.stage)].of(work.work)};
+  }
+
   /// Calls sent(rank, message) for a result that goes to another rank.
   template <class Sent> void visit(size_t rank, size_t position, Sent sent) {
     const ScheduledWork &work = schedule.order[rank][position];
-    Span &time = times[rank][position];
-    time.begin = free[rank];
-    if (work.work != Work::WeightGradient)
-      time.begin = std::max(time.begin, arrived[slotOf(work.work, work.stage, work.microbatch)]);
-    time.end = free[rank] = time.begin + stages[size_t(work.stage)].of(work.work);
+    const Span &time = times[rank][position] = timeOf(rank, position);
+    free[rank] = time.end;
     const int64_t reader = readerOf(work, schedule.stages());
     if (reader < 0)
       return;
@@ -43,8 +51,14 @@ public:
       return;
     // A rank sends to its two neighbours; with two ranks both neighbours are the same rank.
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
-    const double begin = std::max(time.end, link);
-    arrival = link = begin + stages[size_t(work.stage)].message(work.work);
+    const double begin = std::max(time.end, link), seconds = stages[size_t(work.stage)].message(work.work);
+    arrival = link = begin + seconds;
+    if (const auto found = shared.uses.find({int64_t(rank), receiver}); found != shared.uses.end())
+      for (const SharedLinks::Use &use : found->second) {
+        double &carried = sharedFree[use.link];
+        carried = std::max(carried, time.end) + use.share * seconds;
+        arrival = std::max(arrival, carried);
+      }
     sent(rank, PipelineMessage{work, receiver, {begin, arrival}});
   }
 
@@ -57,8 +71,9 @@ private:
 
   const Schedule &schedule;
   const std::vector<StageCosts> &stages;
+  const SharedLinks &shared;
   std::vector<int64_t> rankOf;
-  std::vector<double> arrived, free, links;
+  std::vector<double> sharedFree, arrived, free, links;
   std::vector<std::vector<Span>> times;
 };
 
@@ -72,41 +87,46 @@ double bubbleFraction(const std::vector<RankTimeline> &ranks) {
 
 } // namespace
 
-std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages) {
-  Clock clock(schedule, stages);
-  const std::vector<size_t> visited = walk(schedule, [&](size_t rank, size_t position) {
-    clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
-  });
+/// Visits works in the order in which they end. Returns the number of visited works of each rank.
+static std::vector<size_t> visitByTime(const Schedule &schedule, Clock &clock) {
+  using Event = std::pair<double, size_t>; // the end of the next work of a rank
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+  Progress progress(schedule);
+  std::vector<size_t> done(size_t(schedule.ranks));
+  std::vector<bool> waits(size_t(schedule.ranks), true);
+  const auto wake = [&](size_t rank) {
+    if (!waits[rank] || done[rank] == schedule.order[rank].size() || progress.missing(schedule.order[rank][done[rank]]))
+      return;
+    waits[rank] = false;
+    events.emplace(clock.timeOf(rank, done[rank]).end, rank);
+  };
+  for (size_t rank = 0; rank < done.size(); ++rank)
+    wake(rank);
+  while (!events.empty()) {
+    const size_t rank = events.top().second;
+    events.pop();
+    const ScheduledWork &work = schedule.order[rank][done[rank]];
+    clock.visit(rank, done[rank]++, [](size_t, const PipelineMessage &) {});
+    progress.finish(work);
+    waits[rank] = true;
+    wake(rank);
+    if (const int64_t reader = readerOf(work, schedule.stages()); reader >= 0)
+      wake(size_t(schedule.rankOf(reader)));
+  }
+  return done;
+}
+
+std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages,
+                                                      const SharedLinks &shared) {
+  Clock clock(schedule, stages, shared);
+  const std::vector<size_t> visited =
+      !shared.uses.empty() ? visitByTime(schedule, clock) : walk(schedule, [&](size_t rank, size_t position) {
+        clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
+      });
   for (size_t rank = 0; rank < visited.size(); ++rank)
     if (visited[rank] < schedule.order[rank].size())
       return std::nullopt;
   return clock.take();
-}
-
-double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
-                     const std::vector<std::vector<Span>> &times, std::span<const int64_t> nodeOf) {
-  struct LinkUse {
-    double first = INFINITY, last = 0, load = 0;
-  };
-  std::map<std::pair<int64_t, bool>, LinkUse> links; // by node, and whether messages enter it
-  for (size_t rank = 0; rank < times.size(); ++rank)
-    for (size_t i = 0; i < times[rank].size(); ++i) {
-      const ScheduledWork &work = schedule.order[rank][i];
-      const int64_t reader = readerOf(work, schedule.stages());
-      const int64_t from = nodeOf[rank], to = reader < 0 ? from : nodeOf[size_t(schedule.rankOf(reader))];
-      if (from == to)
-        continue;
-      const double seconds = stages[size_t(work.stage)].message(work.work), end = times[rank][i].end;
-      for (LinkUse *use : {&links[{from, false}], &links[{to, true}]}) {
-        use->first = std::min(use->first, end);
-        use->last = std::max(use->last, end + seconds);
-        use->load += seconds;
-      }
-    }
-  double wait = 0;
-  for (const auto &[link, use] : links)
-    wait = std::max(wait, use.load - (use.last - use.first));
-  return wait;
 }
 
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages) {

@@ -3,8 +3,9 @@
 #include "partitioner/schedule/Schedule.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -77,14 +78,22 @@ struct PipelineTimeline {
 /// `stages`: the costs of every stage. Throws environmentError for a schedule that check() (Schedule.h) rejects.
 PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts> &stages);
 
-/// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
-std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages);
+/// Links that messages of several ranks share, such as that of a node to the network.
+struct SharedLinks {
+  struct Use {
+    size_t link = 0;  ///< number of the link
+    double share = 1; ///< how long messages of one work occupy it, over the time of the message
+  };
+  size_t count = 0;
+  std::map<std::pair<int64_t, int64_t>, std::vector<Use>> uses; ///< by the ranks that send and receive
+};
 
-/// By how much messages over links that ranks share lengthen a step that runs at `times`: from the first message over a
-/// link to the last one, all of them need their time one after the other. `nodeOf`: the node of each rank; all messages
-/// that leave a node share a link, and all that enter it.
-double waitsForLinks(const Schedule &schedule, const std::vector<StageCosts> &stages,
-                     const std::vector<std::vector<Span>> &times, std::span<const int64_t> nodeOf);
+inline const SharedLinks noSharedLinks;
+
+/// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once. A
+/// link carries what is sent over it in the order in which it is ready.
+std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages,
+                                                      const SharedLinks &shared = noSharedLinks);
 
 /// The most bytes that each rank holds at once.
 std::vector<double> peakBytes(const Schedule &schedule, const std::vector<StageCosts> &stages);

@@ -92,7 +92,8 @@ double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages
   return delay;
 }
 
-double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end) {
+double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end,
+                   const std::vector<LateSum> &tied) {
   SumStream stream(use, use.hides ? endOfExchanges(stages) : end);
   for (const StagePasses &stage : std::views::reverse(stages)) {
     const std::vector<double> ready = readyTimes(stage);
@@ -102,6 +103,8 @@ double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages,
       stream.add(stage.layers[i]->sums, ready[i]);
     }
   }
+  for (const LateSum &sum : tied)
+    stream.add(sum.seconds, sum.ready);
   return std::max(end, stream.end()) + use.endOthers + use.endWork * scale;
 }
 

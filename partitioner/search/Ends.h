@@ -25,7 +25,14 @@ struct StagePasses {
 /// parameters over those of `use`.
 double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale);
 
+/// A gradient that is summed over positions of the pipeline, because several read the parameter.
+struct LateSum {
+  double seconds = 0;
+  double ready = 0; ///< when the last of its terms is there
+};
+
 /// When a rank ends whose last pass ends at `end`: after gradients are summed, and parameters updated.
-double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end);
+double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end,
+                   const std::vector<LateSum> &tied = {});
 
 } // namespace cleave::partitioner

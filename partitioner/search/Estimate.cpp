@@ -22,9 +22,8 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 } // namespace
 
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
-                     Links links, std::span<const size_t> begins, std::span<const int64_t> nodes)
-    : layers(layers), group(group), positions(std::move(positions)), links(std::move(links)), begins(begins),
-      nodes(nodes) {}
+                     PipelineNetwork network, std::span<const size_t> begins)
+    : layers(layers), group(group), positions(std::move(positions)), network(std::move(network)), begins(begins) {}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
@@ -135,8 +134,34 @@ std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
   return layersOf(units, balancedCuts(parts));
 }
 
+std::vector<int64_t> Estimator::positionsOf(const Schedule &shape, const std::vector<size_t> &begins) const {
+  std::vector<int64_t> found;
+  for (size_t i = 0, stage = 0; i < layers.size(); ++i) {
+    stage += stage + 1 < begins.size() && i == begins[stage + 1];
+    found.push_back(shape.rankOf(static_cast<int64_t>(stage)));
+  }
+  return found;
+}
+
+std::map<size_t, std::vector<int64_t>> Estimator::readersOf(const std::vector<int64_t> &positionOf) const {
+  std::map<size_t, std::vector<int64_t>> found;
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].tiedTo >= 0) {
+      const auto owner = static_cast<size_t>(layers[i].tiedTo);
+      std::vector<int64_t> &readers = found.try_emplace(owner, std::vector{positionOf[owner]}).first->second;
+      if (std::ranges::find(readers, positionOf[i]) == readers.end())
+        readers.push_back(positionOf[i]);
+    }
+  std::erase_if(found, [](const auto &entry) { return entry.second.size() < 2; });
+  for (auto &[owner, readers] : found)
+    std::ranges::sort(readers);
+  return found;
+}
+
 std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const {
   std::vector<Stage> stages(begins.size());
+  const std::vector<int64_t> positionOf = positionsOf(shape, begins);
+  std::set<std::pair<int64_t, int64_t>> copied; // position, owner of a parameter
   const auto rows = static_cast<double>(group.split.rowsOfRank());
   for (size_t s = 0; s < stages.size(); ++s) {
     Stage &stage = stages[s];
@@ -153,10 +178,17 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
       stage.parameters += layer.parameters;
       for (size_t k = 0; k < site.size(); ++k)
         add(stage.memory[k], useOf(layers[i], site[k].costs));
+      const int64_t owner = layers[i].tiedTo;
+      if (owner >= 0 && positionOf[static_cast<size_t>(owner)] != position && copied.emplace(position, owner).second)
+        for (size_t k = 0; k < site.size(); ++k) {
+          const LayerCost &whole = useOf(layers[static_cast<size_t>(owner)], site[k].costs);
+          stage.memory[k].fixed +=
+              layers[i].tiedShare * (whole.parameters + whole.copies + whole.gradients + whole.states);
+        }
     }
     const auto message = [&](int64_t neighbour, size_t lastLayer) {
       const int64_t other = shape.rankOf(neighbour);
-      return other == position ? 0 : milliseconds * links(position, other, rows * layers[lastLayer].sentBytes);
+      return other == position ? 0 : milliseconds * network.send(position, other, rows * layers[lastLayer].sentBytes);
     };
     if (s + 1 < stages.size())
       stage.costs.send = message(static_cast<int64_t>(s) + 1, end - 1);
@@ -192,6 +224,25 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
 double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                            const std::vector<std::vector<Span>> &times) const {
   const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
+  const auto endAt = [&](int64_t position) {
+    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
+    return spans.empty() ? 0 : spans.back().end / milliseconds;
+  };
+  std::vector<std::vector<LateSum>> tied(static_cast<size_t>(group.pipeline));
+  std::vector<size_t> firstLayers;
+  for (const Stage &stage : stages)
+    firstLayers.push_back(stage.begin);
+  for (const auto &[owner, readers] : readersOf(positionsOf(schedule, firstLayers))) {
+    double share = 0, ready = 0;
+    for (const SearchLayer &layer : layers)
+      if (layer.tiedTo == static_cast<int64_t>(owner))
+        share = std::max(share, layer.tiedShare);
+    for (const int64_t position : readers)
+      ready = std::max(ready, endAt(position));
+    const double seconds = network.sum(readers, share * useOf(layers[owner], costsAt(readers.front())).gradients);
+    for (const int64_t position : readers)
+      tied[static_cast<size_t>(position)].push_back({seconds, ready});
+  }
   double delay = 0, finish = 0;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const PlanCosts &use = costsAt(position);
@@ -202,10 +253,9 @@ double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &s
       own.push_back(passes[stage]);
       parameters += stages[stage].parameters;
     }
-    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
     const double scale = parameters / std::max(use.total.parameters, 1.0);
     delay = std::max(delay, delayOfBegin(use, own, scale));
-    finish = std::max(finish, endOfUpdate(use, own, scale, spans.empty() ? 0 : spans.back().end / milliseconds));
+    finish = std::max(finish, endOfUpdate(use, own, scale, endAt(position), tied[static_cast<size_t>(position)]));
   }
   return delay + finish;
 }
@@ -296,12 +346,10 @@ Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &
   std::vector<StageCosts> costs;
   for (const Stage &stage : stages)
     costs.push_back(stage.costs);
-  const auto times = timesOf(schedule, costs);
+  const auto times = timesOf(schedule, costs, network.shared);
   if (!times)
     return {INFINITY, INFINITY, 0};
   estimate.seconds = withEnds(schedule, stages, *times);
-  if (!nodes.empty())
-    estimate.seconds += waitsForLinks(schedule, costs, *times, nodes) / milliseconds;
   addMemory(estimate, schedule, stages);
   return estimate;
 }

@@ -6,6 +6,7 @@
 #include "partitioner/search/Space.h"
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,18 @@ struct SearchLayer {
   bool parameters = false; ///< a stage needs at least one such layer
   double sentBytes = 0;    ///< of one sample, if a stage ends behind the layer
   bool ownRule = true;     ///< a rule of recomputation may name the layer alone
+  int64_t tiedTo = -1;     ///< see LayerOutline
+  double tiedShare = 0;    ///< the same
+};
+
+/// What messages and sums between positions of the pipeline take.
+struct PipelineNetwork {
+  /// Seconds of the messages from one position to another, of `bytes` for each group along axis tp.
+  std::function<double(int64_t from, int64_t to, double bytes)> send;
+  /// Seconds in which ranks of several positions sum a gradient of `bytes`, those of all groups at the same time.
+  std::function<double(const std::vector<int64_t> &positions, double bytes)> sum = [](const std::vector<int64_t> &,
+                                                                                      double) { return 0.0; };
+  const SharedLinks &shared = noSharedLinks; ///< that messages take
 };
 
 struct Estimate {
@@ -35,13 +48,9 @@ using PositionCosts = std::vector<const SiteCosts *>;
 /// Estimates the plans of a group.
 class Estimator {
 public:
-  /// Seconds of the messages from one position of the pipeline to another, of `bytes` for each group along axis tp.
-  using Links = std::function<double(int64_t from, int64_t to, double bytes)>;
-
-  /// `begins`: the first layer of each stage, if that is decided for plans with as many stages. `nodes`: of each
-  /// position of the pipeline, see waitsForLinks; empty: messages share no links.
-  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions, Links links,
-            std::span<const size_t> begins = {}, std::span<const int64_t> nodes = {});
+  /// `begins`: the first layer of each stage, if that is decided for plans with as many stages.
+  Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
+            PipelineNetwork network, std::span<const size_t> begins = {});
 
   /// Gives some layers other costs: those at `positions` if `layers` has the layer.
   void mix(PositionCosts positions, std::vector<bool> layers);
@@ -87,6 +96,10 @@ private:
   /// Of all stages, if the passes run at `times`.
   std::vector<StagePasses> passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
                                     const std::vector<std::vector<Span>> &times) const;
+  /// The position of each layer.
+  std::vector<int64_t> positionsOf(const Schedule &shape, const std::vector<size_t> &begins) const;
+  /// The positions that read parameters of each layer, for layers whose parameters several positions read.
+  std::map<size_t, std::vector<int64_t>> readersOf(const std::vector<int64_t> &positionOf) const;
   /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
   double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;
@@ -98,9 +111,8 @@ private:
   const PositionCosts positions;
   PositionCosts mixedPositions;
   std::vector<bool> mixed; ///< layers; empty: none
-  const Links links;
+  const PipelineNetwork network;
   const std::span<const size_t> begins;
-  const std::span<const int64_t> nodes;
 };
 
 } // namespace cleave::partitioner

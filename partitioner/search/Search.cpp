@@ -72,9 +72,12 @@ Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, Position
   return {input.layers,
           group,
           std::move(positions),
-          [&](int64_t from, int64_t to, double bytes) { return input.sendSeconds(group, from, to, bytes); },
-          input.begins,
-          input.nodes(group)};
+          {[&](int64_t from, int64_t to, double bytes) { return input.sendSeconds(group, from, to, bytes); },
+           [&](const std::vector<int64_t> &readers, double bytes) {
+             return input.tiedSeconds(group, readers, bytes * input.sumShare);
+           },
+           input.sharedLinks(group)},
+          input.begins};
 }
 
 class PlanSearch {
@@ -398,30 +401,24 @@ private:
   static double passes(const LayerCost &layer) { return layer.forward + layer.backward; }
   static double works(const LayerCost &layer) { return layer.forwardWork + layer.backwardWork; }
 
-  /// Seconds in which the busiest node sends or receives what its ranks exchange with those of other nodes, at the
-  /// least.
+  /// Seconds in which the busiest link between nodes carries what ranks send over it, at the least.
   double secondsOfMessages(const PlanGroup &group, const ScheduleChoice &schedule) const {
-    const std::span<const int64_t> nodes = input.nodes(group);
-    if (nodes.empty() || group.pipeline == 1)
+    const SharedLinks &shared = input.sharedLinks(group);
+    if (shared.uses.empty())
       return 0;
     const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
     const Schedule shape = shapeOf(group, schedule);
-    std::map<std::pair<int64_t, bool>, double> links;
+    std::vector<double> busy(shared.count);
     const auto send = [&](int64_t from, int64_t to) {
-      const int64_t leaves = nodes[static_cast<size_t>(from)], enters = nodes[static_cast<size_t>(to)];
-      if (leaves == enters)
-        return;
-      const double seconds = input.sendSeconds(group, from, to, bytes);
-      links[{leaves, false}] += seconds, links[{enters, true}] += seconds;
+      if (const auto found = shared.uses.find({from, to}); found != shared.uses.end())
+        for (const SharedLinks::Use &use : found->second)
+          busy[use.link] += use.share * input.sendSeconds(group, from, to, bytes);
     };
     for (int64_t stage = 0; stage + 1 < shape.stages(); ++stage) {
       send(shape.rankOf(stage), shape.rankOf(stage + 1));
       send(shape.rankOf(stage + 1), shape.rankOf(stage));
     }
-    double most = 0;
-    for (const auto &[link, seconds] : links)
-      most = std::max(most, seconds);
-    return most * static_cast<double>(group.microbatches);
+    return std::ranges::max(busy) * static_cast<double>(group.microbatches);
   }
 
   /// Seconds of a rank with the average share of the layers, of whose sums of gradients at most the last backward pass
@@ -538,7 +535,7 @@ private:
     const auto positions = measurePositions(input, usual, recomputeOf(usual));
     if (positions->size() > 1 || input.positions(usual).size() > 1)
       return 0;
-    const Estimator estimator(input.layers, usual, *positions, [](int64_t, int64_t, double) { return 0.0; });
+    const Estimator estimator(input.layers, usual, *positions, {[](int64_t, int64_t, double) { return 0.0; }});
     double bound = INFINITY;
     for (const ScheduleChoice &schedule : schedules[number])
       bound = std::min(bound, estimator.of(schedule, estimator.cut(schedule)).seconds);

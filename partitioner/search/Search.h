@@ -36,13 +36,16 @@ struct SearchInput {
   /// See Sites.
   std::function<double(const PlanGroup &, double bytes, bool scatters)> sumSeconds = [](const PlanGroup &, double,
                                                                                         bool) { return 0.0; };
+  /// See Sites.
+  std::function<double(const PlanGroup &, const std::vector<int64_t> &positions, double bytes)> tiedSeconds =
+      [](const PlanGroup &, const std::vector<int64_t> &, double) { return 0.0; };
   /// Bytes of a gradient's element when it is summed, over those of the gradient.
   double sumShare = 1;
   /// Bytes of a parameter's element when it is gathered, over those of the parameter.
   double gatherShare = 1;
-  /// The node of each position of the pipeline; empty: messages share no links.
-  std::function<std::span<const int64_t>(const PlanGroup &)> nodes = [](const PlanGroup &) {
-    return std::span<const int64_t>();
+  /// See Sites; by default messages share no links.
+  std::function<const SharedLinks &(const PlanGroup &)> sharedLinks = [](const PlanGroup &) -> const SharedLinks & {
+    return noSharedLinks;
   };
   /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all
   /// devices are of one kind.

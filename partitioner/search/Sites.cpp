@@ -19,11 +19,11 @@ Sites::Sites(const Cluster &cluster, int64_t devices)
     all.emplace_back(), sharers.push_back(1);
 }
 
-std::vector<uint32_t> Sites::devicesAt(const Mesh &mesh, int64_t position) {
-  std::vector<uint32_t> found;
+Sites::Positions Sites::devicesOf(const Mesh &mesh) {
+  Positions found(static_cast<size_t>(mesh.size(AxisRole::Pipeline)));
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
-    if (mesh.coordinate(AxisRole::Pipeline, mesh.coords(rank)) == position)
-      found.push_back(static_cast<uint32_t>(rank));
+    found[static_cast<size_t>(mesh.coordinate(AxisRole::Pipeline, mesh.coords(rank)))].push_back(
+        static_cast<uint32_t>(rank));
   return found;
 }
 
@@ -60,8 +60,8 @@ std::vector<Site> Sites::partsAt(const Mesh &mesh, const std::vector<uint32_t> &
 
 std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
   std::vector<std::vector<int64_t>> nodes;
-  for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position)
-    for (auto &own = nodes.emplace_back(); const uint32_t device : devicesAt(mesh, position))
+  for (const std::vector<uint32_t> &devices : devicesOf(mesh))
+    for (auto &own = nodes.emplace_back(); const uint32_t device : devices)
       own.push_back(places[device].node);
   return nodes;
 }
@@ -83,7 +83,7 @@ Site Sites::spreadSite(const Mesh &mesh) {
     ++position;
   }
   int64_t sharing = 1;
-  std::vector<uint32_t> devices = devicesAt(mesh, worst);
+  std::vector<uint32_t> devices = devicesOf(mesh)[static_cast<size_t>(worst)];
   if (most > 1 && mesh.order != axisRoles)
     for (const uint32_t device : devices)
       sharing = std::max(sharing, positions[places[device].node]);
@@ -99,21 +99,16 @@ Sites::Placed &Sites::of(const PlanGroup &group) {
   if (!fresh)
     return result;
   const Mesh mesh = group.mesh();
-  for (int64_t position = 0; position < group.pipeline; ++position) {
-    std::vector<int64_t> coords;
-    for (const MeshAxis &axis : mesh.axes)
-      coords.push_back(axis.role() == AxisRole::Pipeline ? position : 0);
-    result.nodes.push_back(places[static_cast<size_t>(mesh.rank(coords))].node);
-  }
+  const Positions devices = devicesOf(mesh);
+  addLinks(result, mesh, devices);
   if (oneKind()) {
     result.positions = {spreadSite(mesh)}, result.groups = {{0}}, result.single = {{0}};
     return result;
   }
-  for (int64_t position = 0; position < group.pipeline; ++position) {
-    std::vector<uint32_t> devices = devicesAt(mesh, position);
-    result.groups.push_back(partsAt(mesh, devices, group.split.tensor));
-    result.single.push_back(partsAt(mesh, devices, 1));
-    result.positions.push_back(numberOf(std::move(devices)));
+  for (const std::vector<uint32_t> &own : devices) {
+    result.groups.push_back(partsAt(mesh, own, group.split.tensor));
+    result.single.push_back(partsAt(mesh, own, 1));
+    result.positions.push_back(numberOf(own));
   }
   return result;
 }
@@ -136,8 +131,8 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
   }
   const auto kindsOf = [&](const Mesh &ordered) {
     std::vector<std::multiset<size_t>> kindsAt;
-    for (int64_t position = 0; position < mesh.size(AxisRole::Pipeline); ++position)
-      for (auto &at = kindsAt.emplace_back(); const uint32_t device : devicesAt(ordered, position))
+    for (const std::vector<uint32_t> &devices : devicesOf(ordered))
+      for (auto &at = kindsAt.emplace_back(); const uint32_t device : devices)
         at.insert(places[device].kind);
     return kindsAt;
   };
@@ -154,8 +149,33 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
   return found;
 }
 
-Sites::Boundary Sites::boundary(const Mesh &mesh, int64_t from, int64_t to) {
-  const std::vector<uint32_t> senders = devicesAt(mesh, from), receivers = devicesAt(mesh, to);
+void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices) {
+  const auto count = std::ssize(devices);
+  std::map<std::pair<int64_t, bool>, std::map<std::pair<int64_t, int64_t>, double>> shares; // by node and direction
+  for (int64_t from = 0; count > 1 && from < count; ++from)
+    for (const int64_t to : {(from + 1) % count, (from + count - 1) % count}) {
+      if (placed.boundaries.contains({from, to}))
+        continue;
+      const std::vector<uint32_t> &senders = devices[static_cast<size_t>(from)],
+                                  &receivers = devices[static_cast<size_t>(to)];
+      const double rate = (placed.boundaries[{from, to}] = boundary(mesh, senders, receivers)).link.rate;
+      for (size_t i = 0; i < senders.size(); ++i)
+        if (const int64_t leaves = places[senders[i]].node, enters = places[receivers[i]].node; leaves != enters) {
+          shares[{leaves, false}][{from, to}] += rate / topology.networkRate(senders[i]);
+          shares[{enters, true}][{from, to}] += rate / topology.networkRate(receivers[i]);
+        }
+    }
+  std::set<std::map<std::pair<int64_t, int64_t>, double>> seen;
+  for (const auto &[link, ofLink] : shares)
+    if (seen.insert(ofLink).second) {
+      for (const auto &[ends, share] : ofLink)
+        placed.links.uses[ends].push_back({placed.links.count, share});
+      ++placed.links.count;
+    }
+}
+
+Sites::Boundary Sites::boundary(const Mesh &mesh, const std::vector<uint32_t> &senders,
+                                const std::vector<uint32_t> &receivers) {
   std::map<int64_t, double> leaving, entering; // messages by node
   for (size_t i = 0; i < senders.size(); ++i)
     if (places[senders[i]].node != places[receivers[i]].node)
@@ -183,32 +203,46 @@ Sites::Boundary Sites::boundary(const Mesh &mesh, int64_t from, int64_t to) {
   return found;
 }
 
+SumGroup Sites::sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position) {
+  SumGroup sums{topology.group(members)};
+  const auto onNode = [&](uint32_t rank) { return places[rank].node == places[members.front()].node; };
+  const auto here = std::ranges::count_if(position, onNode),
+             own = std::ranges::count_if(
+                 members, [&](uint32_t rank) { return onNode(rank) && std::ranges::count(position, rank); });
+  if (sums.links.nodes > 1) // groups of the other ranks use the same network
+    sums.stretch = std::max(1.0, static_cast<double>(here) / static_cast<double>(own) * busRate(sums.links) /
+                                     topology.networkRate(members.front()));
+  return sums;
+}
+
 double Sites::sumSeconds(const PlanGroup &group, double bytes, bool scatters) {
   std::optional<SumGroup> &sums = of(group).sums;
   if (!sums) {
     const Mesh mesh = group.mesh();
+    const std::vector<uint32_t> first = devicesOf(mesh).front();
     std::vector<uint32_t> members;
-    double here = 0; // ranks on the first one's node
-    const std::vector<uint32_t> first = devicesAt(mesh, 0);
-    for (const uint32_t rank : first) {
-      here += places[rank].node == places[first.front()].node;
+    for (const uint32_t rank : first)
       if (mesh.coordinate(AxisRole::Tensor, mesh.coords(rank)) == 0)
         members.push_back(rank);
-    }
-    sums = SumGroup{topology.group(members)};
-    if (sums->links.nodes > 1) // groups of other ranks of axis tp use the same network
-      sums->stretch = std::max(1.0, here / static_cast<double>(sums->links.perNode) * busRate(sums->links) /
-                                        topology.networkRate(members.front()));
+    sums = sumGroup(members, first);
   }
   return secondsOf(*sums, scatters ? plan::CollectiveKind::ReduceScatter : plan::CollectiveKind::AllReduce, bytes);
 }
 
+double Sites::tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &positions, double bytes) {
+  const auto [found, fresh] = of(group).tied.try_emplace(positions);
+  if (fresh) {
+    const Positions devices = devicesOf(group.mesh());
+    std::vector<uint32_t> members;
+    for (const int64_t position : positions)
+      members.push_back(devices[static_cast<size_t>(position)].front());
+    found->second = sumGroup(members, devices[static_cast<size_t>(positions.front())]);
+  }
+  return secondsOf(found->second, plan::CollectiveKind::AllReduce, bytes);
+}
+
 double Sites::sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes) {
-  Placed &where = of(group);
-  const auto [found, fresh] = where.boundaries.try_emplace({from, to});
-  if (fresh)
-    found->second = boundary(group.mesh(), from, to);
-  const Boundary &boundary = found->second;
+  const Boundary &boundary = of(group).boundaries.at({from, to});
   const auto tensor = static_cast<double>(group.split.tensor);
   if (group.split.sequence)
     return messageSeconds(bytes / tensor, boundary.link).all();

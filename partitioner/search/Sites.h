@@ -3,13 +3,13 @@
 // those of its devices. Messages between positions depend on their nodes in any case.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/pipeline/Simulate.h"
 #include "partitioner/search/LayerCosts.h"
 #include "partitioner/search/Space.h"
 #include "partitioner/simulate/Topology.h"
 
 #include <map>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -42,8 +42,11 @@ public:
   /// Seconds in which the ranks of axis dp sum gradients of `bytes` on each rank, at the first position of the
   /// pipeline; `scatters`: each rank gets only its share of the sums.
   double sumSeconds(const PlanGroup &group, double bytes, bool scatters);
-  /// The node of each position of the pipeline: of its first rank.
-  std::span<const int64_t> nodes(const PlanGroup &group) { return of(group).nodes; }
+  /// Seconds in which ranks of several positions of the pipeline sum a gradient of `bytes` on each of them.
+  double tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &positions, double bytes);
+  /// The links of nodes to the network, as far as messages between neighbouring positions of the pipeline take them. Of
+  /// links with the same messages there is one.
+  const SharedLinks &sharedLinks(const PlanGroup &group) { return of(group).links; }
 
 private:
   /// Where messages from one position to another go.
@@ -55,15 +58,19 @@ private:
   struct Placed {
     std::vector<Site> positions;
     std::vector<std::vector<Site>> groups, single;
-    std::map<std::pair<int64_t, int64_t>, Boundary> boundaries;
-    std::vector<int64_t> nodes;
+    std::map<std::pair<int64_t, int64_t>, Boundary> boundaries; ///< of neighbours
+    SharedLinks links;
     std::optional<SumGroup> sums;
+    std::map<std::vector<int64_t>, SumGroup> tied; ///< by positions
   };
   Placed &of(const PlanGroup &group);
+  /// Ranks that sum together, while groups of the other ranks of `position` do so, too.
+  SumGroup sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position);
   Site spreadSite(const Mesh &mesh);
-  Boundary boundary(const Mesh &mesh, int64_t from, int64_t to);
-  /// The devices of a position, ascending.
-  static std::vector<uint32_t> devicesAt(const Mesh &mesh, int64_t position);
+  using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, ascending
+  static Positions devicesOf(const Mesh &mesh);
+  Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers);
+  void addLinks(Placed &placed, const Mesh &mesh, const Positions &devices);
   std::vector<Site> partsAt(const Mesh &mesh, const std::vector<uint32_t> &devices, int64_t tensor);
   Site numberOf(std::vector<uint32_t> devices, int64_t sharing = 1);
   /// The node of each rank, by position.

@@ -6,6 +6,7 @@
 #include "runtime/base/Error.h"
 
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
 
 #include <map>
 
@@ -97,6 +98,32 @@ std::vector<double> crossingBytes(const std::vector<Layer> &layers) {
   return bytes;
 }
 
+/// Finds parameters that several layers read. The owner is the layer whose path its name has, else the first reader.
+void findTied(const std::vector<Layer> &layers, std::vector<LayerOutline> &outline) {
+  llvm::MapVector<Value, SmallVector<size_t>> readers;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (Operation *op : layers[i].ops)
+      for (Value operand : op->getOperands())
+        if (auto argument = dyn_cast<BlockArgument>(operand);
+            argument && ir::argumentKind(argument) == ir::SlotKind::Parameter)
+          if (auto &all = readers[operand]; all.empty() || all.back() != i)
+            all.push_back(i);
+  const auto ownerOf = [&](Value parameter, ArrayRef<size_t> all) {
+    const StringRef name = ir::argumentText(cast<BlockArgument>(parameter), ir::attr::name);
+    const auto named = llvm::find_if(all, [&](size_t i) { return name.starts_with(layers[i].path + "."); });
+    return named == all.end() ? all.front() : *named;
+  };
+  std::vector<double> bytes(layers.size());
+  for (const auto &[parameter, all] : readers)
+    bytes[ownerOf(parameter, all)] += bytesOfType(parameter.getType());
+  for (const auto &[parameter, all] : readers)
+    for (const size_t i : all)
+      if (const size_t owner = ownerOf(parameter, all); owner != i) {
+        outline[i].tiedTo = static_cast<int64_t>(owner);
+        outline[i].tiedShare += bytesOfType(parameter.getType()) / bytes[owner];
+      }
+}
+
 std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std::vector<double> &crossing) {
   std::vector<LayerOutline> outline;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -105,6 +132,7 @@ std::vector<LayerOutline> outlineOf(const std::vector<Layer> &layers, const std:
     for (Operation *op : layers[i].ops)
       one.flops += flopsOf(op);
   }
+  findTied(layers, outline);
   return outline;
 }
 

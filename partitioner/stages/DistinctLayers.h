@@ -15,6 +15,8 @@ struct LayerOutline {
   bool parameters = false; ///< whether an op reads a parameter
   double flops = 0;        ///< forward, of the traced rows
   double sentBytes = 0;    ///< of values that later layers read, of layers up to this one; of the traced rows and types
+  int64_t tiedTo = -1;     ///< another layer that owns a parameter which this one also reads
+  double tiedShare = 0;    ///< the parameter's part of its owner's parameters
 };
 
 /// The layers of @forward, in program order; each stands for itself. `pinned`: a strategy whose stages may name

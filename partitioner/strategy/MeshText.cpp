@@ -80,7 +80,8 @@ std::string meshText(const Mesh &mesh) {
     return fmt::format("{}", fmt::join(parts, ","));
   }
   for (const AxisRole role : mesh.order)
-    parts.push_back(fmt::format("{}={}", axisName(role), mesh.size(role)));
+    if (mesh.size(role) > 1)
+      parts.push_back(fmt::format("{}={}", axisName(role), mesh.size(role)));
   return fmt::format("{}", fmt::join(parts, "/"));
 }
 

@@ -84,9 +84,14 @@ private:
     input.sumSeconds = [&](const PlanGroup &group, double bytes, bool scatters) {
       return sites.sumSeconds(group, bytes, scatters);
     };
+    input.tiedSeconds = [&](const PlanGroup &group, const std::vector<int64_t> &positions, double bytes) {
+      return sites.tiedSeconds(group, positions, bytes);
+    };
     input.sumShare = options.precision.level > 0 && options.precision.reduce != Precision::Type::Fp32 ? 0.5 : 1;
     input.gatherShare = options.precision.level > 0 ? 0.5 : 1;
-    input.nodes = [&](const PlanGroup &group) { return sites.nodes(group); };
+    input.sharedLinks = [&](const PlanGroup &group) -> const partitioner::SharedLinks & {
+      return sites.sharedLinks(group);
+    };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
     input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
@@ -148,7 +153,8 @@ private:
       input.layers.push_back({layer.path, layer.kept, layer.parameters,
                               layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1),
                               !layer.path.empty() && (!hasLists || partitioner::isListMember(layer.path)) &&
-                                  seen.insert(layer.path).second});
+                                  seen.insert(layer.path).second,
+                              layer.tiedTo, layer.tiedShare});
       if (!layer.path.empty())
         lastLayer = layer.kept, kept.insert(layer.kept);
     }

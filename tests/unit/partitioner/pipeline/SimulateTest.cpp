@@ -200,17 +200,32 @@ TEST_CASE("timelines are drawn with a cell for each work, or with letters where 
 TEST_CASE("messages that leave a node share a link") {
   const int64_t microbatches = 4;
   const Schedule schedule = namedSchedule("1f1b", 3, 1, microbatches);
-  const std::vector<StageCosts> stages = equal(3, {0, 0, 0, 10, 0, 0});
-  std::vector<std::vector<Span>> atOnce; // all works take no time, and are done at once
-  for (const auto &order : schedule.order)
-    atOnce.emplace_back(order.size());
-  // The middle rank sends 4 messages of 10 to each of its neighbours, over one link if they are on other nodes.
-  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 1, 2}) == 2 * 10 * microbatches - 10);
-  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 0, 2}) == 10 * microbatches - 10);
-  CHECK(waitsForLinks(schedule, stages, atOnce, std::vector<int64_t>{0, 0, 0}) == 0);
+  const auto stepOf = [&](const std::vector<StageCosts> &stages, const SharedLinks &shared) {
+    double end = 0;
+    const auto times = timesOf(schedule, stages, shared);
+    for (const auto &spans : times.value())
+      end = std::max(end, spans.back().end);
+    return end;
+  };
+  const std::vector<StageCosts> stages = equal(3, {0, 0, 0, 10, 0, 0}), slow = equal(3, {30, 30, 30, 10, 0, 0});
+  const auto shared = [](std::map<std::pair<int64_t, int64_t>, double> shares) {
+    SharedLinks links{.count = 1, .uses = {}};
+    for (const auto &[ranks, share] : shares)
+      links.uses[ranks].push_back({0, share});
+    return links;
+  };
+  const SharedLinks none, unused = shared({{{2, 2}, 1.0}});
+  CHECK(stepOf(stages, unused) == stepOf(stages, none));
+  CHECK(stepOf(slow, unused) == stepOf(slow, none));
+  // The middle rank sends 4 messages of 10 to each of its neighbours over one link, the first one after 10.
+  const SharedLinks middle = shared({{{1, 0}, 1.0}, {{1, 2}, 1.0}});
+  CHECK(stepOf(stages, middle) >= 10 + 2 * 10 * microbatches);
+  CHECK(stepOf(stages, middle) > stepOf(stages, none));
+  // Each message occupies the link for twice its time: other replicas send at once.
+  const SharedLinks twice = shared({{{0, 1}, 2.0}});
+  CHECK(stepOf(stages, twice) >= 2 * 10 * microbatches);
   // If the schedule leaves them more time than they need, nothing waits.
-  const std::vector<StageCosts> slow = equal(3, {30, 30, 30, 10, 0, 0});
-  CHECK(waitsForLinks(schedule, slow, *timesOf(schedule, slow), std::vector<int64_t>{0, 1, 2}) == 0);
+  CHECK(stepOf(slow, middle) == stepOf(slow, none));
 }
 
 TEST_CASE("messages back may take another time") {

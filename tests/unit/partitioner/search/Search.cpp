@@ -115,7 +115,7 @@ TEST_CASE("the search finds the plan that brute force finds") {
         ++total;
         if (!measured(group.split, 0))
           continue;
-        const Estimator estimator(input.layers, group, {measured(group.split, 0)}, costsOfBytes);
+        const Estimator estimator(input.layers, group, {measured(group.split, 0)}, {costsOfBytes});
         const Estimate estimate = estimator.of(schedule, estimator.cut(schedule));
         if (estimate.fits() && estimate.seconds < best) {
           best = estimate.seconds;
@@ -171,7 +171,7 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
         }
         return positions;
       };
-      Estimator estimator(input.layers, candidate.group, costsOf(most), costsOfBytes);
+      Estimator estimator(input.layers, candidate.group, costsOf(most), {costsOfBytes});
       shortened += candidate.begins != estimator.cut(candidate.schedule);
       recomputed += std::ranges::count(most, most.front()) < 4;
       const Estimate all = estimator.of(candidate.schedule, candidate.begins);
@@ -243,7 +243,7 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
         PositionCosts positions;
         for (const Site site : input.positions(group))
           positions.push_back(input.measure(group.split, site));
-        const Estimator estimator(input.layers, group, positions, costsOfBytes);
+        const Estimator estimator(input.layers, group, positions, {costsOfBytes});
         for (const auto &begins : {estimator.cut(schedule), estimator.cutToFit(schedule)})
           if (const Estimate estimate = estimator.of(schedule, begins); estimate.fits())
             best = std::min(best, estimate.seconds);
@@ -261,7 +261,7 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
         input.layers, line,
         {input.measure(line.split, sites.positions(line)[0]), input.measure(line.split, sites.positions(line)[1]),
          input.measure(line.split, sites.positions(line)[2]), input.measure(line.split, sites.positions(line)[3])},
-        costsOfBytes);
+        {costsOfBytes});
     const std::vector<size_t> begins = estimator.cut({"1f1b", 1});
     const auto work = [&](size_t stage) {
       double sum = 0;
@@ -271,6 +271,38 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
     };
     CHECK(std::max(work(0), work(3)) <= std::min(work(1), work(2))); // slow, fast, fast, slow
   }
+}
+
+TEST_CASE("a parameter of two layers is stored and summed where both are") {
+  const Formulas formulas(2);
+  SearchInput input = inputOf(2, 24);
+  Measured measured(formulas, 1e9);
+  const PlanGroup group{{.rows = 4}, 2, 6};
+  const ScheduleChoice schedule{"1f1b", 1};
+  std::vector<int64_t> summed;
+  double bytes = 0;
+  const PipelineNetwork network{[](int64_t, int64_t, double) { return 0.0; },
+                                [&](const std::vector<int64_t> &positions, double gradient) {
+                                  summed = positions, bytes = gradient;
+                                  return 1000.0;
+                                }};
+  const auto estimate = [&] {
+    const Estimator estimator(input.layers, group, {measured(group.split, 0)}, network);
+    return estimator.of(schedule, estimator.cut(schedule));
+  };
+  const Estimate apart = estimate();
+  CHECK(summed.empty());
+  input.layers.back().tiedTo = 6, input.layers.back().tiedShare = 0.5; // both in the last stage
+  CHECK(estimate().seconds == apart.seconds);
+  CHECK(estimate().bytes == apart.bytes);
+  input.layers.back().tiedTo = 0;
+  const Estimate tied = estimate();
+  CHECK(summed == std::vector<int64_t>{0, 1});
+  const LayerCost &owner = measured(group.split, 0)->front().costs.layers.at(input.layers.front().measured);
+  CHECK(bytes == Approx(owner.gradients / 2));
+  CHECK(tied.seconds == Approx(apart.seconds + 1000).epsilon(0.01));
+  CHECK(tied.bytes >= apart.bytes);
+  CHECK(tied.bytes <= apart.bytes + (owner.parameters + owner.gradients + owner.states) / 2);
 }
 
 TEST_CASE("stages lie together on a node where messages are slower than sums") {
