@@ -21,6 +21,15 @@ const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
 
 } // namespace
 
+std::vector<size_t> positionsOf(const Schedule &shape, const std::vector<size_t> &begins, size_t layers) {
+  std::vector<size_t> found;
+  for (size_t i = 0, stage = 0; i < layers; ++i) {
+    stage += stage + 1 < begins.size() && i == begins[stage + 1];
+    found.push_back(static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage))));
+  }
+  return found;
+}
+
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
                      PipelineNetwork network, std::span<const size_t> begins)
     : layers(layers), group(group), positions(std::move(positions)), network(std::move(network)), begins(begins) {}
@@ -134,33 +143,23 @@ std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
   return layersOf(units, balancedCuts(parts));
 }
 
-std::vector<int64_t> Estimator::positionsOf(const Schedule &shape, const std::vector<size_t> &begins) const {
-  std::vector<int64_t> found;
-  for (size_t i = 0, stage = 0; i < layers.size(); ++i) {
-    stage += stage + 1 < begins.size() && i == begins[stage + 1];
-    found.push_back(shape.rankOf(static_cast<int64_t>(stage)));
-  }
-  return found;
-}
-
-std::map<size_t, std::vector<int64_t>> Estimator::readersOf(const std::vector<int64_t> &positionOf) const {
-  std::map<size_t, std::vector<int64_t>> found;
+std::map<size_t, std::vector<int64_t>> Estimator::readersOf(const std::vector<size_t> &positionOf) const {
+  std::map<size_t, std::set<int64_t>> all;
   for (size_t i = 0; i < layers.size(); ++i)
     if (layers[i].tiedTo >= 0) {
       const auto owner = static_cast<size_t>(layers[i].tiedTo);
-      std::vector<int64_t> &readers = found.try_emplace(owner, std::vector{positionOf[owner]}).first->second;
-      if (std::ranges::find(readers, positionOf[i]) == readers.end())
-        readers.push_back(positionOf[i]);
+      all[owner].insert({static_cast<int64_t>(positionOf[owner]), static_cast<int64_t>(positionOf[i])});
     }
-  std::erase_if(found, [](const auto &entry) { return entry.second.size() < 2; });
-  for (auto &[owner, readers] : found)
-    std::ranges::sort(readers);
+  std::map<size_t, std::vector<int64_t>> found;
+  for (const auto &[owner, readers] : all)
+    if (readers.size() > 1)
+      found.emplace(owner, std::vector(readers.begin(), readers.end()));
   return found;
 }
 
 std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const {
   std::vector<Stage> stages(begins.size());
-  const std::vector<int64_t> positionOf = positionsOf(shape, begins);
+  const std::vector<size_t> positionOf = positionsOf(shape, begins, layers.size());
   std::set<std::pair<int64_t, int64_t>> copied; // position, owner of a parameter
   const auto rows = static_cast<double>(group.split.rowsOfRank());
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -179,7 +178,8 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
       for (size_t k = 0; k < site.size(); ++k)
         add(stage.memory[k], useOf(layers[i], site[k].costs));
       const int64_t owner = layers[i].tiedTo;
-      if (owner >= 0 && positionOf[static_cast<size_t>(owner)] != position && copied.emplace(position, owner).second)
+      if (owner >= 0 && positionOf[static_cast<size_t>(owner)] != positionOf[i] &&
+          copied.emplace(position, owner).second)
         for (size_t k = 0; k < site.size(); ++k) {
           const LayerCost &whole = useOf(layers[static_cast<size_t>(owner)], site[k].costs);
           stage.memory[k].fixed +=
@@ -232,7 +232,7 @@ double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &s
   std::vector<size_t> firstLayers;
   for (const Stage &stage : stages)
     firstLayers.push_back(stage.begin);
-  for (const auto &[owner, readers] : readersOf(positionsOf(schedule, firstLayers))) {
+  for (const auto &[owner, readers] : readersOf(positionsOf(schedule, firstLayers, layers.size()))) {
     double share = 0, ready = 0;
     for (const SearchLayer &layer : layers)
       if (layer.tiedTo == static_cast<int64_t>(owner))

@@ -45,6 +45,9 @@ struct Estimate {
 /// The costs of the layers at each position of the pipeline; one entry: the same at all of them.
 using PositionCosts = std::vector<const SiteCosts *>;
 
+/// The position of the pipeline that runs each of so many layers. `begins`: the first layer of each stage.
+std::vector<size_t> positionsOf(const Schedule &shape, const std::vector<size_t> &begins, size_t layers);
+
 /// Estimates the plans of a group.
 class Estimator {
 public:
@@ -96,10 +99,8 @@ private:
   /// Of all stages, if the passes run at `times`.
   std::vector<StagePasses> passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
                                     const std::vector<std::vector<Span>> &times) const;
-  /// The position of each layer.
-  std::vector<int64_t> positionsOf(const Schedule &shape, const std::vector<size_t> &begins) const;
   /// The positions that read parameters of each layer, for layers whose parameters several positions read.
-  std::map<size_t, std::vector<int64_t>> readersOf(const std::vector<int64_t> &positionOf) const;
+  std::map<size_t, std::vector<int64_t>> readersOf(const std::vector<size_t> &positionOf) const;
   /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
   double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;

@@ -612,21 +612,17 @@ private:
     return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
   }
 
-  /// Calls fn(layer, position) for all layers.
-  void forLayers(const PlanGroup &group, const ScheduleChoice &schedule, const std::vector<size_t> &begins,
-                 auto fn) const {
-    const Schedule shape = shapeOf(group, schedule);
-    for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
-      stage += stage + 1 < begins.size() && i == begins[stage + 1];
-      fn(i, static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage))));
-    }
+  std::vector<size_t> positionsOf(const PlanGroup &group, const ScheduleChoice &schedule,
+                                  const std::vector<size_t> &begins) const {
+    return partitioner::positionsOf(shapeOf(group, schedule), begins, input.layers.size());
   }
 
   std::vector<Recomputation> ofLayers(const PlanGroup &group, const ScheduleChoice &schedule,
                                       const std::vector<size_t> &begins,
                                       const std::vector<Recomputation> &ofPositions) const {
     std::vector<Recomputation> kinds;
-    forLayers(group, schedule, begins, [&](size_t, size_t position) { kinds.push_back(ofPositions[position]); });
+    for (const size_t position : positionsOf(group, schedule, begins))
+      kinds.push_back(ofPositions[position]);
     return kinds;
   }
 
@@ -637,10 +633,10 @@ private:
                           const std::vector<Recomputation> &less) {
     constexpr double margin = 0.98;                         // of the memory: for errors of the estimate
     std::vector<std::vector<size_t>> own(recompute.size()); // layers that may recompute less
-    forLayers(group, schedule, begins, [&](size_t layer, size_t position) {
-      if (recompute[position] != less[position] && input.layers[layer].ownRule)
-        own[position].push_back(layer);
-    });
+    const std::vector<size_t> positionOf = positionsOf(group, schedule, begins);
+    for (size_t i = 0; i < positionOf.size(); ++i)
+      if (recompute[positionOf[i]] != less[positionOf[i]] && input.layers[i].ownRule)
+        own[positionOf[i]].push_back(i);
     const PositionCosts lighter = *measurePositions(input, group, less);
     const auto mix = [&](const std::vector<size_t> &counts) {
       std::vector<bool> layers(input.layers.size());

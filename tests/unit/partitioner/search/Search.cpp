@@ -154,13 +154,10 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
     for (const Candidate &candidate : searchPlans(input).candidates) {
       const Schedule shape = candidate.schedule.of(candidate.group);
       std::vector<Recomputation> most(4, Recomputation::None), least(4, Recomputation::Full);
-      std::vector<size_t> positionOf;
-      for (size_t i = 0, stage = 0; i < input.layers.size(); ++i) {
-        stage += stage + 1 < candidate.begins.size() && i == candidate.begins[stage + 1];
-        const auto position = static_cast<size_t>(shape.rankOf(static_cast<int64_t>(stage)));
-        positionOf.push_back(position);
-        most[position] = std::max(most[position], candidate.recompute[i]);
-        least[position] = std::min(least[position], candidate.recompute[i]);
+      const std::vector<size_t> positionOf = positionsOf(shape, candidate.begins, input.layers.size());
+      for (size_t i = 0; i < input.layers.size(); ++i) {
+        most[positionOf[i]] = std::max(most[positionOf[i]], candidate.recompute[i]);
+        least[positionOf[i]] = std::min(least[positionOf[i]], candidate.recompute[i]);
       }
       const auto costsOf = [&](const std::vector<Recomputation> &kinds) {
         PositionCosts positions;
