@@ -377,10 +377,22 @@ private:
     const auto [found, fresh] = lowestWithout.try_emplace({key(group), entry.level, schedules[entry.group].size()});
     if (fresh || excludesSome)
       found->second = lowestPasses(entry.group, pointersTo(positions));
-    return std::max(found->second, secondsWithSums(groups[entry.group], pointersTo(positions)));
+    const PositionCosts pointers = pointersTo(positions);
+    return std::max(found->second,
+                    secondsWithSums(groups[entry.group], pointers, exchanges(groups[entry.group], pointers)));
   }
 
-  /// A lower bound of all rows of a group, without the sums of its gradients.
+  /// A lower bound of all rows of a group.
+  double lowestOfAny(size_t group, const PositionCosts &positions) const {
+    return std::max(lowestPasses(group, positions), secondsWithSums(groups[group], positions));
+  }
+
+  /// The same of one row.
+  double lowestOf(const PlanGroup &group, const ScheduleChoice &schedule, const PositionCosts &positions) const {
+    return std::max(lowestPasses(group, schedule, positions), secondsWithSums(group, positions));
+  }
+
+  /// A lower bound of all rows without the sums of gradients.
   double lowestPasses(size_t group, const PositionCosts &positions) const {
     double bound = INFINITY;
     std::set<std::pair<int64_t, Placement>> shapes;
@@ -423,9 +435,8 @@ private:
 
   /// Seconds of a rank with the average share of the layers, of whose sums of gradients at most the last backward pass
   /// hides a part. From stage 2 of ZeRO on, gradients are summed in every microbatch, from stage 3 on parameters are
-  /// gathered in every pass: one after the other, and after the collectives of axis tp. `positions`: costs without
-  /// those of axis dp.
-  double secondsWithSums(const PlanGroup &group, const PositionCosts &positions) const {
+  /// gathered in every pass: one after the other. `others`: seconds of the other collectives of a microbatch.
+  double secondsWithSums(const PlanGroup &group, const PositionCosts &positions, double others = 0) const {
     if (group.split.data == 1 || positions.size() > 1)
       return 0;
     const PlanCosts &use = positions.front()->front().costs;
@@ -438,12 +449,18 @@ private:
       const double backward = sumOf(use, [](const LayerCost &layer) { return layer.backward; }) / shares;
       return count * sumOf(use, passes) / shares + std::max(0.0, sums - backward);
     }
-    double collectives = sums + sumOf(use, passes) / shares - sumOf(use, works) / shares;
+    double collectives = sums + others;
     if (zero >= 3) {
       const double parameters = sumOf(use, [](const LayerCost &layer) { return layer.parameters; }) / shares;
       collectives += 2 * input.sumSeconds(group, parameters * input.gatherShare * data, true);
     }
     return slack * count * collectives; // vectors are not split
+  }
+
+  /// Seconds of the collectives of axis tp in a microbatch, at the least, from costs that have no others.
+  double exchanges(const PlanGroup &group, const PositionCosts &positions) const {
+    const PlanCosts &use = positions.front()->front().costs;
+    return (sumOf(use, passes) - sumOf(use, works)) / static_cast<double>(group.pipeline);
   }
 
   PositionCosts pointersTo(const Positions &positions) const {
@@ -518,7 +535,7 @@ private:
         continue;
       if (const auto more = measured->second.upper_bound(rows); more != measured->second.begin()) {
         other.split.rows = *std::prev(more);
-        bound = std::max(bound, slack * lowestPasses(number, *measurePositions(input, other, recomputeOf(other))));
+        bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recomputeOf(other))));
       }
     }
     return bound;
@@ -554,7 +571,7 @@ private:
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     rowsOfMeasured[keyOfAnyRows(group)].insert(group.split.rows);
-    push(entry.group, 4, std::max(entry.bound, lowestPasses(entry.group, *positions)));
+    push(entry.group, 4, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
   }
 
   using Key = std::tuple<SplitChoice, int64_t, std::array<AxisRole, axisRoles.size()>>;
@@ -688,7 +705,7 @@ private:
     const Estimator estimator = estimatorOf(input, group, more);
     const double bytes = estimator.memoryOf(schedule, estimator.cut(schedule)).bytes;
     const double share = bytes < now.bytes ? std::min(1.0, (now.bytes - now.capacity) / (now.bytes - bytes)) : 1;
-    return std::lerp(lowestPasses(group, schedule, positions), lowestPasses(group, schedule, more), share);
+    return std::lerp(lowestOf(group, schedule, positions), lowestOf(group, schedule, more), share);
   }
 
   void estimate(const Entry &entry) {
@@ -696,7 +713,7 @@ private:
     const PositionCosts positions = *measurePositions(input, group, recomputeOf(group));
     bool allFit = true;
     for (const ScheduleChoice &schedule : schedules[entry.group]) {
-      const double lower = lowestPasses(group, schedule, positions);
+      const double lower = lowestOf(group, schedule, positions);
       if (lower >= best) {
         ++outcome.counts.prunedByBound;
         lowest = std::min(lowest, lower);
