@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace cleave::partitioner {
@@ -48,10 +49,6 @@ void Estimator::mix(PositionCosts other, std::vector<bool> layers) {
   mixedPositions = std::move(other), mixed = std::move(layers);
 }
 
-Schedule Estimator::shapeOf(const ScheduleChoice &schedule) const {
-  return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
-}
-
 Estimator::Units Estimator::unitsOf() const {
   Units units;
   bool open = false; // the current unit has no parameters yet
@@ -81,7 +78,7 @@ std::vector<size_t> Estimator::layersOf(const Units &units, const std::vector<si
 }
 
 std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
-  const Schedule shape = shapeOf(schedule);
+  const Schedule shape = schedule.shapeOf(group);
   const Units units = unitsOf();
   const auto stages = static_cast<size_t>(shape.stages());
   if (stages == begins.size())
@@ -141,20 +138,6 @@ std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
     return first;
   };
   return layersOf(units, balancedCuts(parts));
-}
-
-std::map<size_t, std::vector<int64_t>> Estimator::readersOf(const std::vector<size_t> &positionOf) const {
-  std::map<size_t, std::set<int64_t>> all;
-  for (size_t i = 0; i < layers.size(); ++i)
-    if (layers[i].tiedTo >= 0) {
-      const auto owner = static_cast<size_t>(layers[i].tiedTo);
-      all[owner].insert({static_cast<int64_t>(positionOf[owner]), static_cast<int64_t>(positionOf[i])});
-    }
-  std::map<size_t, std::vector<int64_t>> found;
-  for (const auto &[owner, readers] : all)
-    if (readers.size() > 1)
-      found.emplace(owner, std::vector(readers.begin(), readers.end()));
-  return found;
 }
 
 std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const {
@@ -221,28 +204,44 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
   return passes;
 }
 
-double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
-                           const std::vector<std::vector<Span>> &times) const {
-  const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
-  const auto endAt = [&](int64_t position) {
-    const std::vector<Span> &spans = times[static_cast<size_t>(position)];
-    return spans.empty() ? 0 : spans.back().end / milliseconds;
+/// When the last pass of a rank ends, in seconds.
+static double endOf(const std::vector<Span> &rank) { return rank.empty() ? 0 : rank.back().end / milliseconds; }
+
+std::vector<std::vector<LateSum>> Estimator::tiedSums(const Schedule &schedule, const std::vector<size_t> &begins,
+                                                      const std::vector<std::vector<Span>> &times) const {
+  struct Tied {
+    std::set<int64_t> readers; ///< positions
+    double share = 0;          ///< of the owner's gradients
   };
-  std::vector<std::vector<LateSum>> tied(static_cast<size_t>(group.pipeline));
-  std::vector<size_t> firstLayers;
-  for (const Stage &stage : stages)
-    firstLayers.push_back(stage.begin);
-  for (const auto &[owner, readers] : readersOf(positionsOf(schedule, firstLayers, layers.size()))) {
-    double share = 0, ready = 0;
-    for (const SearchLayer &layer : layers)
-      if (layer.tiedTo == static_cast<int64_t>(owner))
-        share = std::max(share, layer.tiedShare);
+  std::map<size_t, Tied> byOwner;
+  const std::vector<size_t> positionOf = positionsOf(schedule, begins, layers.size());
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].tiedTo >= 0) {
+      const auto owner = static_cast<size_t>(layers[i].tiedTo);
+      Tied &tied = byOwner[owner];
+      tied.readers.insert({static_cast<int64_t>(positionOf[owner]), static_cast<int64_t>(positionOf[i])});
+      tied.share = std::max(tied.share, layers[i].tiedShare);
+    }
+  std::vector<std::vector<LateSum>> sums(times.size());
+  for (const auto &[owner, tied] : byOwner) {
+    if (tied.readers.size() == 1)
+      continue;
+    const std::vector<int64_t> readers(tied.readers.begin(), tied.readers.end());
+    double ready = 0;
     for (const int64_t position : readers)
-      ready = std::max(ready, endAt(position));
-    const double seconds = network.sum(readers, share * useOf(layers[owner], costsAt(readers.front())).gradients);
+      ready = std::max(ready, endOf(times[static_cast<size_t>(position)]));
+    const double bytes = tied.share * useOf(layers[owner], costsAt(readers.front())).gradients;
+    const LateSum sum{network.sum(readers, bytes), ready};
     for (const int64_t position : readers)
-      tied[static_cast<size_t>(position)].push_back({seconds, ready});
+      sums[static_cast<size_t>(position)].push_back(sum);
   }
+  return sums;
+}
+
+double Estimator::withEnds(const Schedule &schedule, const std::vector<size_t> &begins,
+                           const std::vector<Stage> &stages, const std::vector<std::vector<Span>> &times) const {
+  const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
+  const std::vector<std::vector<LateSum>> tied = tiedSums(schedule, begins, times);
   double delay = 0, finish = 0;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const PlanCosts &use = costsAt(position);
@@ -255,7 +254,8 @@ double Estimator::withEnds(const Schedule &schedule, const std::vector<Stage> &s
     }
     const double scale = parameters / std::max(use.total.parameters, 1.0);
     delay = std::max(delay, delayOfBegin(use, own, scale));
-    finish = std::max(finish, endOfUpdate(use, own, scale, endAt(position), tied[static_cast<size_t>(position)]));
+    finish = std::max(finish, endOfUpdate(use, own, scale, endOf(times[static_cast<size_t>(position)]),
+                                          tied[static_cast<size_t>(position)]));
   }
   return delay + finish;
 }
@@ -264,7 +264,7 @@ double Estimator::lowest(const ScheduleChoice &schedule) const {
   const std::vector<size_t> begins = cut(schedule);
   if (begins.empty())
     return INFINITY;
-  const Schedule shape = shapeOf(schedule);
+  const Schedule shape = schedule.shapeOf(group);
   std::vector<StageCosts> costs;
   std::vector<double> work(static_cast<size_t>(group.pipeline));
   for (const Stage &stage : stagesOf(shape, begins)) {
@@ -349,7 +349,7 @@ Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &
   const auto times = timesOf(schedule, costs, network.shared);
   if (!times)
     return {INFINITY, INFINITY, 0};
-  estimate.seconds = withEnds(schedule, stages, *times);
+  estimate.seconds = withEnds(schedule, begins, stages, *times);
   addMemory(estimate, schedule, stages);
   return estimate;
 }

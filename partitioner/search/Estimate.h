@@ -6,7 +6,6 @@
 #include "partitioner/search/Space.h"
 
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -90,7 +89,6 @@ private:
   const SiteCosts &siteAt(int64_t position) const;
   const SiteCosts &siteAt(int64_t position, size_t layer) const;
   const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
-  Schedule shapeOf(const ScheduleChoice &schedule) const;
   Units unitsOf() const;
   std::vector<double> secondsOf(const Units &units, const PlanCosts &use) const;
   std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
@@ -99,10 +97,11 @@ private:
   /// Of all stages, if the passes run at `times`.
   std::vector<StagePasses> passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
                                     const std::vector<std::vector<Span>> &times) const;
-  /// The positions that read parameters of each layer, for layers whose parameters several positions read.
-  std::map<size_t, std::vector<int64_t>> readersOf(const std::vector<size_t> &positionOf) const;
+  /// For each position, the sums of gradients whose parameters other positions read, too.
+  std::vector<std::vector<LateSum>> tiedSums(const Schedule &schedule, const std::vector<size_t> &begins,
+                                             const std::vector<std::vector<Span>> &times) const;
   /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
-  double withEnds(const Schedule &schedule, const std::vector<Stage> &stages,
+  double withEnds(const Schedule &schedule, const std::vector<size_t> &begins, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;
   void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages,
                  double share = 1) const;

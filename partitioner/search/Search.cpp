@@ -9,7 +9,6 @@
 #include <queue>
 #include <ranges>
 #include <set>
-#include <span>
 #include <tuple>
 
 namespace cleave::partitioner {
@@ -375,9 +374,9 @@ private:
     PlanGroup group = groups[entry.group];
     group.split.zero = 0;
     const auto [found, fresh] = lowestWithout.try_emplace({key(group), entry.level, schedules[entry.group].size()});
-    if (fresh || excludesSome)
-      found->second = lowestPasses(entry.group, pointersTo(positions));
     const PositionCosts pointers = pointersTo(positions);
+    if (fresh || excludesSome)
+      found->second = lowestPasses(entry.group, pointers);
     return std::max(found->second,
                     secondsWithSums(groups[entry.group], pointers, exchanges(groups[entry.group], pointers)));
   }
@@ -419,7 +418,7 @@ private:
     if (shared.uses.empty())
       return 0;
     const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
-    const Schedule shape = shapeOf(group, schedule);
+    const Schedule shape = schedule.shapeOf(group);
     std::vector<double> busy(shared.count);
     const auto send = [&](int64_t from, int64_t to) {
       if (const auto found = shared.uses.find({from, to}); found != shared.uses.end())
@@ -625,13 +624,9 @@ private:
     }
   }
 
-  static Schedule shapeOf(const PlanGroup &group, const ScheduleChoice &schedule) {
-    return {schedule.name, group.pipeline, schedule.chunks, group.microbatches, schedule.placement()};
-  }
-
   std::vector<size_t> positionsOf(const PlanGroup &group, const ScheduleChoice &schedule,
                                   const std::vector<size_t> &begins) const {
-    return partitioner::positionsOf(shapeOf(group, schedule), begins, input.layers.size());
+    return partitioner::positionsOf(schedule.shapeOf(group), begins, input.layers.size());
   }
 
   std::vector<Recomputation> ofLayers(const PlanGroup &group, const ScheduleChoice &schedule,

@@ -11,8 +11,8 @@
 // rows or less recomputation: none of these takes more time.
 //
 // Where the ranks of a stage lack memory, as many of their layers recompute more as it takes, or their stage is
-// shortened: whichever is faster. Where
-// the cluster has several kinds of devices, each position of the pipeline has the costs of its slowest one.
+// shortened: whichever is faster. Where the cluster has several kinds of devices, each position of the pipeline has the
+// costs of its slowest one.
 //
 // A bound of a group is never above the estimates of its plans as far as the measured costs keep what these bounds
 // assume.
@@ -21,7 +21,6 @@
 #include "partitioner/search/Sites.h"
 
 #include <functional>
-#include <span>
 #include <vector>
 
 namespace cleave::partitioner {

@@ -67,27 +67,27 @@ std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
 }
 
 /// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
-Site Sites::spreadSite(const Mesh &mesh) {
+Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
   const int64_t ranks = mesh.ranks() / mesh.size(AxisRole::Pipeline), perNode = cluster.nodes.front().devicesPerNode();
   if (mesh.order == axisRoles && (ranks % perNode == 0 || perNode % ranks == 0))
     return 0;
-  int64_t worst = 0;
-  size_t most = 0;
-  std::map<int64_t, int64_t> positions; // by node
-  for (int64_t position = 0; const std::vector<int64_t> &own : nodesOf(mesh)) {
-    const std::set<int64_t> nodes(own.begin(), own.end());
+  std::map<int64_t, int64_t> positions; // how many have ranks on a node
+  std::set<int64_t> most;               // nodes
+  const std::vector<uint32_t> *worst = &devices.front();
+  for (const std::vector<uint32_t> &own : devices) {
+    std::set<int64_t> nodes;
+    for (const uint32_t device : own)
+      nodes.insert(places[device].node);
     for (const int64_t node : nodes)
       ++positions[node];
-    if (nodes.size() > most)
-      most = nodes.size(), worst = position;
-    ++position;
+    if (nodes.size() > most.size())
+      most = std::move(nodes), worst = &own;
   }
   int64_t sharing = 1;
-  std::vector<uint32_t> devices = devicesOf(mesh)[static_cast<size_t>(worst)];
-  if (most > 1 && mesh.order != axisRoles)
-    for (const uint32_t device : devices)
-      sharing = std::max(sharing, positions[places[device].node]);
-  return numberOf(std::move(devices), sharing);
+  if (most.size() > 1 && mesh.order != axisRoles)
+    for (const int64_t node : most)
+      sharing = std::max(sharing, positions[node]);
+  return numberOf(*worst, sharing);
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
@@ -102,7 +102,7 @@ Sites::Placed &Sites::of(const PlanGroup &group) {
   const Positions devices = devicesOf(mesh);
   addLinks(result, mesh, devices);
   if (oneKind()) {
-    result.positions = {spreadSite(mesh)}, result.groups = {{0}}, result.single = {{0}};
+    result.positions = {spreadSite(mesh, devices)}, result.groups = {{0}}, result.single = {{0}};
     return result;
   }
   for (const std::vector<uint32_t> &own : devices) {

@@ -23,6 +23,8 @@ public:
   Sites(const Cluster &cluster, int64_t devices);
 
   bool oneKind() const { return kinds == 1; }
+  /// Whether all plans have the same site: of devices of one kind, on one node.
+  bool oneSite() const { return oneKind() && places.back().node == places.front().node; }
   /// The devices of a site, ascending; empty, for site 0 of devices of one kind: the first devices of the cluster.
   const std::vector<uint32_t> &devices(Site site) const { return all[site]; }
   /// Of each position of the pipeline: the site of its ranks. One entry for all positions if there is one kind.
@@ -66,8 +68,8 @@ private:
   Placed &of(const PlanGroup &group);
   /// Ranks that sum together, while groups of the other ranks of `position` do so, too.
   SumGroup sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position);
-  Site spreadSite(const Mesh &mesh);
   using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, ascending
+  Site spreadSite(const Mesh &mesh, const Positions &devices);
   static Positions devicesOf(const Mesh &mesh);
   Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers);
   void addLinks(Placed &placed, const Mesh &mesh, const Positions &devices);

@@ -115,6 +115,10 @@ Schedule ScheduleChoice::of(const PlanGroup &group) const {
   return given ? *given : namedSchedule(name, group.pipeline, chunks, group.microbatches);
 }
 
+Schedule ScheduleChoice::shapeOf(const PlanGroup &group) const {
+  return {name, group.pipeline, chunks, group.microbatches, placement()};
+}
+
 Placement ScheduleChoice::placement() const { return given ? given->placement : placementOf(name); }
 
 /// The schedule whose orders a request lists, if it is one of this group.

@@ -206,7 +206,7 @@ private:
       trial->second = trialOf(split, reduced(split.rows));
     if (trial->second)
       found->second = costsAt(site, *trial->second);
-    if (sites.oneKind() && cluster.places(input.request.devices).back().node == 0)
+    if (sites.oneSite())
       trials.erase(trial); // no other site needs it
     return found->second ? &*found->second : nullptr;
   }
