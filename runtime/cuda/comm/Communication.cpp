@@ -133,7 +133,7 @@ struct Communication::Impl {
   explicit Impl(RankEndpoint &world) : world(world) {}
   void makeGroup(const Members &who);
   void connect(const std::set<Members> &all);
-  void end() noexcept;
+  void end(const std::function<void()> &meanwhile) noexcept;
   [[noreturn]] void fail(const std::string &what);
   std::string where() const;
 };
@@ -152,15 +152,17 @@ void Communication::Impl::makeGroup(const Members &who) {
 }
 
 /// After a failure: ends device work that waits for other ranks, so that memory can be freed. Each communicator is
-/// aborted in its own thread, because NCCL waits for its work, which may be queued behind another's.
-void Communication::Impl::end() noexcept {
+/// aborted in its own thread, because NCCL waits for its work, which may be queued behind another's, and for captured
+/// iterations to be destroyed, which `meanwhile` does; that in turn may wait until the device has ended them.
+void Communication::Impl::end(const std::function<void()> &meanwhile) noexcept {
   if (std::exchange(ended, true) || groups.empty())
-    return;
+    return meanwhile();
   const std::string begin = failure.empty() ? fmt::format("cuda: rank {}: ", world.rank()) : failure + "; ";
   const Watchdog watchdog(begin + "ending communication", secondsToEnd, nullptr);
   std::vector<std::thread> threads;
   for (auto &[ranks, group] : groups)
     threads.emplace_back([&group] { group->abort(); });
+  meanwhile();
   for (std::thread &thread : threads)
     thread.join();
 }
@@ -173,8 +175,8 @@ std::string Communication::Impl::where() const {
                                           : "; the last communication begun was " + names[last - 1];
 }
 
-/// Does not abort communicators yet: captured iterations must be destroyed first, because NCCL waits for them. Tells
-/// the other ranks before they notice errors in their own calls.
+/// Does not abort communicators yet: captured iterations must be destroyed at the same time (`end`). Tells the other
+/// ranks before they notice errors in their own calls.
 void Communication::Impl::fail(const std::string &what) {
   failure = fmt::format("cuda: rank {}: {}{}", world.rank(), what, where());
   world.abort(failure);
@@ -204,7 +206,7 @@ Communication::Communication(const plan::Plan &plan, const plan::Rank &rank, Ran
 Communication::~Communication() {
   // Normally all ranks destroy their communicators together; after a failure this rank aborts its own.
   if (std::uncaught_exceptions() > impl->uncaught)
-    impl->end();
+    impl->end([] {});
 }
 
 /// The first operation of each communicator connects it: NCCL allocates memory and waits for the other members. Runs in
@@ -257,7 +259,7 @@ std::unique_ptr<Op> Communication::make(const plan::Step &step, SlotScope &scope
   return makeMessageOp(step, scope, *group, queue, mark);
 }
 
-void Communication::abandon() noexcept { impl->end(); }
+void Communication::abandon(const std::function<void()> &destroyGraphs) noexcept { impl->end(destroyGraphs); }
 
 void Communication::registerMemory(std::byte *arena, size_t bytes) {
   impl->scratch = DeviceMemory(impl->needs.bytes, "collectives' scratch memory");

@@ -8,6 +8,7 @@
 #include "runtime/cuda/kernels/OwnKernels.h"
 #include "runtime/device/Device.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,9 +33,9 @@ public:
   /// Waits until the recorded work has completed. After `seconds`, or if another rank or NCCL has failed, throws an
   /// environment error that names rank, collective and module as far as known.
   void wait(const Event &event, const char *what, double seconds);
-  /// After a failure, when no captured iteration is left: aborts all communicators of this rank, which ends device work
-  /// that waits for other ranks.
-  void abandon() noexcept;
+  /// After a failure: aborts all communicators of this rank, which ends device work that waits for other ranks, and
+  /// destroys the captured iterations meanwhile. Ends the process with status 3 if that takes more than 10 s.
+  void abandon(const std::function<void()> &destroyGraphs) noexcept;
   /// Throws the same error as wait() if a failure is known; cheap.
   void lookForFailure();
 

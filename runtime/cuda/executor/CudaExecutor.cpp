@@ -224,10 +224,14 @@ CudaExecutor::~CudaExecutor() {
   bool failed = starting || std::uncaught_exceptions() > uncaught;
   for (uint64_t i = finished + 1; i <= iterations; ++i)
     failed |= driver().eventQuery(ends[i % ends.size()].get()) != CUDA_SUCCESS;
-  for (Mode *mode : {&training, &evaluation}) // destroy graphs before the communicators they use
-    mode->graphs = {};
+  const auto destroyGraphs = [this] { // before the communicators they use
+    for (Mode *mode : {&training, &evaluation})
+      mode->graphs = {};
+  };
   if (failed)
-    communication->abandon();
+    communication->abandon(destroyGraphs);
+  else
+    destroyGraphs();
   driver().ctxSynchronize();
   communication.reset(); // deregisters the arena
 }
