@@ -1,5 +1,6 @@
 // A program's command line: declares the model's options, then runs commands.
 #include "cleave/Program.h"
+#include "frontend/program/DeviceTable.h"
 #include "frontend/program/Files.h"
 #include "frontend/program/Options.h"
 #include "frontend/trace/Diagnose.h"
@@ -47,7 +48,7 @@ constexpr EveryProgram everyProgram[] = {
     {"eval", "evaluates a checkpoint on the data's evaluation split", commands::eval},
     {"predict", "writes the model's outputs for the data's evaluation split", commands::predict,
      "the file, one row a sample", "FILE.npy"},
-    {"plan", "compiles the training step into a plan file", commands::planOnly, "the plan file", "FILE.plan"},
+    {"plan", "compiles the training step into a plan file", commands::planOnly, "the plan file", "FILE.plan", false},
     {"check", "compares the plan with the reference interpreter", commands::check},
     {"graph", "writes the traced graph as IR", commands::graph, "the IR file (default: standard output)", "FILE.mlir",
      false}};
@@ -89,9 +90,11 @@ struct Program::Impl {
   std::string name;
   std::vector<std::string> args; ///< without the program's name
   std::vector<Declared> declared;
-  nlohmann::json stored;        ///< options of the checkpoint or plan that the command line names
-  std::string storedIn;         ///< the checkpoint or plan that has `stored`, for messages
-  std::optional<Error> mistake; ///< the first mistake found before `run`
+  nlohmann::json stored;            ///< options of the checkpoint or plan that the command line names
+  bool storedYields = false;        ///< the command line may give other values
+  std::string storedIn;             ///< the checkpoint or plan that has `stored`, for messages
+  std::optional<DeviceTable> table; ///< of plans, instead of one plan
+  std::optional<Error> mistake;     ///< the first mistake found before `run`
   struct Own {
     std::string name, about;
     std::function<void(Predictor &)> body;
@@ -137,6 +140,12 @@ void Program::Impl::loadStored() {
       return; // the plan is of another model
     storedIn = "the plan " + run.plan;
     options = file->plan().options() ? file->plan().options()->str() : "{}";
+  } else if (!run.like.empty()) {
+    const auto file = PlanFile::load(run.like);
+    if (!file->plan().model() || file->plan().model()->str() != name)
+      return;
+    storedIn = "the plan " + run.like, storedYields = true;
+    options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (!run.checkpoint.empty() &&
              (args[0] != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
     const CheckpointInfo info = readCheckpointInfo(run.checkpoint, run.atStep);
@@ -158,6 +167,7 @@ Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
   if (!impl->args.empty() && !impl->args[0].starts_with("-") && impl->args[0] != "plan" && impl->args[0] != "graph")
     shortenThreadWaits(argc, argv);
   try {
+    impl->table = DeviceTable::take(impl->args);
     impl->loadStored();
   } catch (const Error &e) {
     impl->mistake = e;
@@ -220,7 +230,9 @@ std::string Program::declare(Declared option) {
       option.value = *given;
   }
   if (option.command.empty() && impl->stored.contains(key)) {
-    const std::string kept = textOf(impl->stored[key]);
+    std::string kept = textOf(impl->stored[key]);
+    if (given && impl->storedYields)
+      kept = *given;
     if (given && *given != kept)
       mistake(fmt::format("{} {}: {} has {}", option.name, *given, impl->storedIn, kept));
     if (problem(option, kept).empty())
@@ -287,6 +299,14 @@ int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer
   else if (command == "plan") {
     if (launchedRank() != 0) // only one process writes
       return 0;
+    if (table && !line.output.empty())
+      throw userError(fmt::format("-o {}: a table of several plans is printed, not written", line.output));
+    if (table) {
+      table->print(trainer, line.run);
+      return 0;
+    }
+    if (line.output.empty())
+      throw userError("--output is required (plan --help lists the options)");
     writePlan(line.output, trainer.plan(line.run));
     printPlan(line.output, line.run.json);
   } else if (command == "check") {

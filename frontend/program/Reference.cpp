@@ -103,9 +103,9 @@ LossSums Reference::train(ir::Slots &values, const DataSource &source, int64_t e
                           int64_t step) const {
   ir::Slots metrics;
   const auto run = [&](const Function &function, int64_t m) {
-    auto results =
-        ir::evaluate(static_cast<mlir::Operation *>(function.operation), arguments(function, values, source, epoch, rows, m),
-                     {.seed = seed, .trainingStep = step, .microbatch = m});
+    auto results = ir::evaluate(static_cast<mlir::Operation *>(function.operation),
+                                arguments(function, values, source, epoch, rows, m),
+                                {.seed = seed, .trainingStep = step, .microbatch = m});
     for (size_t i = 0; i < results.size(); ++i) {
       const Slot &slot = function.results[i];
       const bool metric = ir::isMetric(slot.kind), sum = slot.kind == ir::SlotKind::Gradient;

@@ -12,7 +12,6 @@
 
 namespace cleave {
 
-
 class Reference {
 public:
   Reference(const GraphModule &step, uint64_t seed, int64_t microbatches);

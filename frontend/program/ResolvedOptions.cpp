@@ -10,6 +10,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launcher.h"
 
@@ -100,8 +101,21 @@ Request askedOf(const RunOptions &options, bool searched = false) {
   return asked;
 }
 
+/// Whether a plan says what else is asked of the split.
+bool repeats(const RunOptions &options) { return !options.like.empty() && options.strategy.empty(); }
+
+/// Whether a file does: a strategy file, or a plan.
+bool hasRequest(const RunOptions &options) { return isStrategyFile(options.strategy) || repeats(options); }
+
 /// What the file and the options ask for together; they must agree on the mesh.
 Request fileWith(const RunOptions &options, const Request &asked) {
+  if (repeats(options)) {
+    Request stored =
+        Request::parse(text(PlanFile::load(options.like)->plan().strategy()), "the strategy of " + options.like);
+    if (options.devices > 0 && stored.mesh && stored.mesh->ranks() != options.devices)
+      stored.found.emplace_back("mesh"), stored.found.emplace_back("stages");
+    return stored.askedAgain(asked);
+  }
   const Request file = Request::load(options.strategy);
   if (file.mesh && asked.mesh && *file.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
@@ -135,9 +149,11 @@ bool isComplete(const Request &pins) {
 /// line, it is what neither the options nor a strategy file decide.
 std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
                                                       const std::optional<partitioner::Cluster> &cluster) {
-  const bool kind = isStrategyKind(options.strategy), file = isStrategyFile(options.strategy),
-             automatic = options.strategy == searchedKind,
-             open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
+  const bool kind = isStrategyKind(options.strategy), automatic = options.strategy == searchedKind;
+  bool file = hasRequest(options),
+       open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
+  if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
+    file = open = PlanFile::load(options.like)->plan().search() || !fileWith(options, askedOf(options, true)).mesh;
   if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
   if (!cluster && options.devices == 0)
@@ -179,7 +195,7 @@ partitioner::Cluster assumedCluster(int64_t devices) {
 }
 
 partitioner::Strategy chooseStrategy(const RunOptions &options) {
-  const Request asked = askedOf(options), all = isStrategyFile(options.strategy) ? fileWith(options, asked) : asked;
+  const Request asked = askedOf(options), all = hasRequest(options) ? fileWith(options, asked) : asked;
   partitioner::Strategy strategy = all.decided();
   partitioner::checkStageCount(strategy);
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
@@ -265,10 +281,12 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   checkOptions(programOptions(), options);
   ResolvedOptions resolved;
   std::optional<partitioner::Cluster> cluster;
-  if (!options.cluster.empty()) {
+  if (!options.cluster.empty())
     resolved.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
-    cluster = partitioner::Cluster::parse(resolved.cluster, options.cluster);
-  }
+  else if (!options.like.empty())
+    resolved.cluster = text(PlanFile::load(options.like)->plan().cluster());
+  if (!resolved.cluster.empty())
+    cluster = partitioner::Cluster::parse(resolved.cluster, options.cluster.empty() ? options.like : options.cluster);
   resolved.backend = chooseBackend(options, cluster);
   if (!options.target.empty())
     resolved.target = Target::parse(options.target, resolved.backend);

@@ -4,6 +4,7 @@
 #include "cleave/Trainer.h"
 #include "partitioner/search/Space.h"
 #include "passes/CompileOptions.h"
+#include "passes/export/Record.h"
 
 namespace cleave {
 
@@ -12,6 +13,7 @@ struct ResolvedOptions : passes::CompileOptions {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
   /// What is left to the search; none: `strategy` is complete.
   std::optional<partitioner::SpaceRequest> toSearch;
+  std::vector<passes::Alternative> alternatives; ///< to the plan that the search found
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.

@@ -74,6 +74,29 @@ void takeFromPlan(const PlanFile &file, RunOptions &options) {
   takePrecision(training, options);
 }
 
+void takeFromLike(const Model &model, RunOptions &options) {
+  const auto file = PlanFile::load(options.like);
+  const plan::Plan &plan = file->plan();
+  if (const std::string planned = text(plan.model()); planned != model.name)
+    throw userError(
+        fmt::format("--like {}: the plan is for model {}, but this program is {}", options.like, planned, model.name));
+  if (!givesBatch(options))
+    options.batch = plan.batch();
+  if (!options.evalBatch && evalBatchOf(plan) != plan.batch())
+    options.evalBatch = evalBatchOf(plan);
+  options.seed = options.seed.value_or(plan.seed());
+  options.threads = options.threads.value_or(plan.threads());
+  if (options.layout.empty() && plan.choices())
+    options.layout = plan.choices()->channels_last() ? "nhwc" : "nchw";
+  if (options.backend.empty() && options.cluster.empty())
+    options.backend = text(plan.backend());
+  if (options.target.empty() && options.cluster.empty())
+    options.target = text(plan.target());
+  const plan::TrainingT training = trainingOf(plan);
+  takeTraining(training, options);
+  takePrecision(training, options);
+}
+
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
   if (!givesBatch(options) && info.batch > 0)
     options.batch = info.batch;

@@ -14,6 +14,10 @@ void checkAgainstPlan(const PlanFile &plan, const Model &model, const RunOptions
 /// mesh.
 void takeFromPlan(const PlanFile &plan, RunOptions &options);
 
+/// Sets options that were not given to those with which the plan of RunOptions::like was made. The split and the
+/// cluster are left to resolveOptions(). Throws userError if the plan is of another model.
+void takeFromLike(const Model &model, RunOptions &options);
+
 /// Takes the precision from a stored training if the options do not set it.
 void takePrecision(const plan::TrainingT &training, RunOptions &options);
 

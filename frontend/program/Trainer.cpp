@@ -105,9 +105,11 @@ std::shared_ptr<const PlanFile> Trainer::Impl::search(ResolvedOptions &resolved,
     return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
   };
   const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
-  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops);
+  passes::FoundStrategy found =
+      passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops, options.alternatives);
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
+  resolved.alternatives = std::move(found.alternatives);
   resolved.toSearch.reset();
   return found.plan;
 }
@@ -118,6 +120,8 @@ ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpo
     own.evalBatch = 0;
     options.evalBatch.reset();
   }
+  if (!options.like.empty())
+    takeFromLike(model, options);
   ResolvedOptions resolved = resolveOptions(own, options);
   resolved.model = model.name;
   resolved.modelOptions = model.options;
@@ -270,10 +274,13 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->resolve(options);
+  if (options.alternatives && resolved.cluster.empty())
+    throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
+  const bool searches = resolved.toSearch.has_value();
   const std::shared_ptr<const PlanFile> found = impl->search(resolved, options, true);
   passes::FittedPlan made;
   if (found && !resolved.code && resolved.printAfter.empty())
-    made.bytes = passes::withRecord(found->plan(), *resolved.search);
+    made.bytes = passes::withRecord(found->plan(), resolved.search.get(), resolved.alternatives);
   else
     made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
@@ -282,7 +289,16 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
     throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, made.problem));
   if (!made.change.empty())
     std::fputs((made.change + "\n").c_str(), stderr);
-  return std::move(made.bytes);
+  if (!options.alternatives || (found && !resolved.code))
+    return std::move(made.bytes);
+  if (!searches) {
+    const partitioner::Strategy strategy = partitioner::Strategy::parse(text(file->plan().strategy()), "the plan");
+    const passes::Trace traced = [&](int64_t rows, int64_t evalRows) {
+      return impl->traceRows(resolved, rows, evalRows);
+    };
+    resolved.alternatives = passes::alternativesTo(traced, Impl::forThisMachine(resolved), strategy);
+  }
+  return passes::withRecord(file->plan(), nullptr, resolved.alternatives);
 }
 
 std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->resolve(options)).str(); }

@@ -8,6 +8,7 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
@@ -161,32 +162,35 @@ uint64_t arenaBytes(const plan::Slot &slot) { return (slot.bytes() + 63) / 64 * 
 
 uint64_t reservedBytes(const DeviceKind &kind) { return constantsOf(kind).reservedBytes; }
 
-std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &cluster) {
+MemoryUse tightest(const plan::Plan &plan, const Cluster &cluster) {
   const auto places = cluster.places(length(plan.ranks()));
   std::map<std::pair<uint32_t, size_t>, uint64_t> needed; // by program and kind
-  std::optional<uint32_t> worst;
-  double most = 0;
+  MemoryUse worst;
+  double most = -INFINITY;
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
     const uint32_t program = plan.ranks()->Get(r)->program();
     const auto [bytes, added] = needed.try_emplace({program, places[r].kind});
     if (added)
       bytes->second = neededBytes(*plan.programs()->Get(program), kind);
-    const double over = static_cast<double>(bytes->second + reservedBytes(kind)) - kind.memoryBytes();
+    const double capacity = std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))),
+                 over = static_cast<double>(bytes->second) - capacity;
     if (over > most)
-      most = over, worst = r;
+      most = over, worst = {r, bytes->second, static_cast<uint64_t>(capacity)};
   }
-  if (!worst)
+  return worst;
+}
+
+std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &cluster) {
+  const MemoryUse worst = tightest(plan, cluster);
+  if (worst.needed <= worst.capacity)
     return std::nullopt;
-  const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(*worst)->program());
-  const DeviceKind &kind = cluster.devices[places[*worst].kind];
+  const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(worst.rank)->program());
+  const DeviceKind &kind = cluster.devices[cluster.places(length(plan.ranks()))[worst.rank].kind];
   const MemoryParts parts = memoryParts(plan, program, kind);
-  const auto usable =
-      static_cast<uint64_t>(std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))));
-  return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", *worst,
-                                gibibytes(needed.at({plan.ranks()->Get(*worst)->program(), places[*worst].kind})),
-                                describe(parts), kind.name, gibibytes(usable)),
-                    advice(plan, parts, usable)};
+  return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", worst.rank,
+                                gibibytes(worst.needed), describe(parts), kind.name, gibibytes(worst.capacity)),
+                    advice(plan, parts, worst.capacity)};
 }
 
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster) {

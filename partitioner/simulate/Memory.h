@@ -39,6 +39,15 @@ uint64_t arenaBytes(const plan::Slot &slot);
 /// Bytes of a device that no plan can use: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);
 
+/// The rank that exceeds the memory of its device most, or comes closest to it. Bytes; `capacity` is what a plan may
+/// use.
+struct MemoryUse {
+  uint32_t rank = 0;
+  uint64_t needed = 0, capacity = 0;
+};
+/// `plan` has passed the checks of its structure and has ranks; throws as Cluster::places does.
+MemoryUse tightest(const plan::Plan &plan, const Cluster &cluster);
+
 struct MemoryLack {
   std::string what;   ///< "rank 0 needs 24.15 GiB of memory (...), its device v100-16g has 15.00 GiB for it"
   std::string advice; ///< "more microbatches or ranks per layer (tp) would lower it"

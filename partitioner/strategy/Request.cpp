@@ -214,6 +214,19 @@ void readRecompute(const std::string &file, const toml::node &node, Request &req
   }
 }
 
+void readFound(const std::string &file, const toml::node &node, Request &request) {
+  const toml::array *words = node.as_array();
+  if (!words)
+    throw userError(fmt::format("{}: found must be an array of decisions like \"mesh\"", at(file, node)));
+  for (const toml::node &word : *words) {
+    const std::string name = stringAt(file, "a decision", word);
+    if (std::ranges::find(decisionWords, name) == std::end(decisionWords))
+      throw userError(fmt::format("{}: found names decisions, which are {}; \"{}\" is none", at(file, word),
+                                  fmt::join(decisionWords, ", "), name));
+    request.found.push_back(name);
+  }
+}
+
 } // namespace
 
 void checkStageCount(const Strategy &strategy) {
@@ -265,10 +278,12 @@ Request Request::parse(const std::string &text, const std::string &file) {
         throw userError(fmt::format("{}: scatter_gather must be a number of bytes, or 0 for never", at(file, node)));
     } else if (key == "recompute") {
       readRecompute(file, node, request);
+    } else if (key == "found") {
+      readFound(file, node, request);
     } else {
       throw userError(
-          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops "
-                      "and recompute, not \"{}\"",
+          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops, "
+                      "recompute and found, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
@@ -308,6 +323,37 @@ Request Request::with(const Request &over) const {
   // Put first: the rules of this request, which are more specific than an option's, win.
   all.recompute.insert(all.recompute.begin(), over.recompute.begin(), over.recompute.end());
   return all;
+}
+
+Request Request::askedAgain(const Request &over) const {
+  Request all = *this;
+  const auto opens = [&](const char *word, bool replaced = false) {
+    return replaced || std::ranges::find(found, word) != found.end();
+  };
+  const bool moves = over.mesh && mesh && *over.mesh != *mesh;
+  const auto alone = [&](AxisRole role) { return over.mesh && over.mesh->size(role) == 1; };
+  const bool recuts = moves && over.mesh->size(AxisRole::Pipeline) != mesh->size(AxisRole::Pipeline);
+  if (opens("mesh", moves))
+    all.mesh.reset();
+  if (opens("schedule", over.schedule || over.chunks || (moves && alone(AxisRole::Pipeline))))
+    all.schedule.reset(), all.scheduleOrigin = Request().scheduleOrigin, all.chunks.reset(), all.placement.reset();
+  if (opens("schedule", over.schedule || over.microbatches || over.chunks || recuts))
+    all.order.clear();
+  if (opens("microbatches"))
+    all.microbatches.reset();
+  if (opens("stages", recuts || over.chunks || over.schedule))
+    all.stages.clear(), all.stagesWhere.clear();
+  if (opens("recompute", !over.recompute.empty()))
+    all.recompute.clear();
+  if (opens("sequence", moves && alone(AxisRole::Tensor)))
+    all.sequence.reset();
+  if (opens("zero", moves && alone(AxisRole::Data)))
+    all.zero.reset();
+  std::erase_if(all.shard, [](const ShardRule &rule) { return rule.origin == "search"; });
+  std::erase_if(all.ops, [](const OpRules &rules) { return rules.origin == "search"; });
+  all.scatterGather.reset();
+  all.found.clear();
+  return all.with(over);
 }
 
 Strategy Request::decided() const {

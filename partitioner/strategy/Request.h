@@ -19,12 +19,16 @@ struct Request {
   std::vector<RecomputeRule> recompute;
   std::optional<std::string> sequence;
   std::optional<int64_t> zero, scatterGather;
+  std::vector<std::string> found; ///< as in Strategy: what the file has and nobody had asked for
 
   /// Reads a strategy file. Throws userError that names file, line, rule and value.
   static Request parse(const std::string &toml, const std::string &fileName);
   static Request load(const std::string &path);
   /// Both requests; where both ask for a value, it is that of `over`.
   Request with(const Request &over) const;
+  /// What was asked for when the plan with this strategy was made, changed to `over`: without what was found then, and
+  /// without what a changed decision makes meaningless. How messages are sent is decided anew.
+  Request askedAgain(const Request &over) const;
   /// The strategy, with the default for everything that is open.
   Strategy decided() const;
 };

@@ -114,10 +114,19 @@ std::string Strategy::toToml() const {
                                ? fmt::format("{{ dp = {}, tp = {}, pp = {} }}", mesh.size(AxisRole::Data),
                                              mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline))
                                : quote(meshText(mesh));
-  std::string out = fmt::format("mesh = {}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", axes,
-                                quote(schedule), microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
-                                placement == Placement::V ? ", placement = \"v\"" : "",
-                                scheduleOrigin == "search" ? ", origin = \"search\"" : "");
+  std::vector<std::string> words;
+  for (const std::string &word : found)
+    if (word != "stages" || !stages.empty())
+      words.push_back(quote(word));
+  if (!stages.empty() && stagesOrigin == "default")
+    words.push_back(quote("stages"));
+  if (std::ranges::find(recompute, "memory", &RecomputeRule::origin) != recompute.end())
+    words.push_back(quote("recompute"));
+  std::string out = words.empty() ? "" : fmt::format("found = [{}]\n", fmt::join(words, ", "));
+  out += fmt::format("mesh = {}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", axes, quote(schedule),
+                     microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
+                     placement == Placement::V ? ", placement = \"v\"" : "",
+                     scheduleOrigin == "search" ? ", origin = \"search\"" : "");
   if (!order.empty()) {
     out += "order = [\n";
     for (const std::string &text : order)

@@ -88,6 +88,8 @@ struct Strategy {
   /// one slice, and the receivers gather the slices (Narayanan et al. 2021, section 4.1). 0: never; empty: undecided,
   /// which also means never.
   std::optional<int64_t> scatterGather;
+  /// The decisions that a search made, of `decisionWords`: nobody asked for them.
+  std::vector<std::string> found = {};
 
   /// The number of pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size(AxisRole::Pipeline) * chunks; }
@@ -111,6 +113,10 @@ struct Strategy {
   static Strategy parse(const std::string &toml, const std::string &fileName);
   std::string toToml() const;
 };
+
+/// Names of the decisions that a search can make.
+inline constexpr const char *decisionWords[] = {"mesh",      "schedule", "microbatches", "stages",
+                                                "recompute", "sequence", "zero"};
 
 /// A strategy in which nothing is open, and its schedule as a value: what apply and the export read.
 struct Decisions : Strategy {

@@ -95,6 +95,7 @@ void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, c
   plan.choices->zero = static_cast<uint32_t>(applied.decisions.zero);
   plan.choices->sequence = !applied.decisions.sequence.empty();
   plan.choices->searched = applied.decisions.scheduleOrigin == "search";
+  plan.choices->channels_last = options.channelsLast;
   for (const partitioner::RecomputeRule &rule : applied.decisions.recompute)
     plan.choices->recompute = std::max(plan.choices->recompute, static_cast<plan::Recomputation>(rule.kind));
   if (options.search)

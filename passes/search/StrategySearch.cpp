@@ -49,17 +49,38 @@ public:
     input.stops = std::move(stops);
   }
 
-  FoundStrategy run() {
+  FoundStrategy run(bool alternatives) {
     prepare();
     for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
       partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
       addSolved(outcome);
       FoundStrategy found = fastest(outcome);
-      if (found.record)
+      if (found.record) {
+        if (alternatives)
+          found.alternatives = alternativesTo(found.strategy, outcome.candidates);
         return found;
+      }
       if (excluded.size() == before || outcome.stoppedEarly)
         throw environmentError(noneFits(outcome));
     }
+  }
+
+  /// See the header. `known`: plans that the search has estimated.
+  std::vector<Alternative> alternativesTo(const Strategy &chosen, const std::vector<Candidate> &known) {
+    if (input.layers.empty())
+      prepare();
+    const auto [group, schedule] = rowOf(chosen);
+    std::vector<Other> others;
+    for (Other &other : neighbours(group, schedule))
+      if (auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
+          plan && !plan->begins.empty()) {
+        other.plan = std::move(*plan);
+        others.push_back(std::move(other));
+      }
+    for (const Candidate &candidate : known)
+      if (const std::string decision = onlyDifference(candidate, group, schedule); !decision.empty())
+        others.push_back({decision, candidate});
+    return simulated(mostInteresting(std::move(others)));
   }
 
   std::optional<EstimatedPlan> estimate(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
@@ -394,7 +415,25 @@ private:
       strategy.stages = stagesOf(candidate);
       strategy.stagesOrigin = "search";
     }
+    strategy.found = foundDecisions();
     return strategy;
+  }
+
+  /// What the request leaves open, of decisionWords.
+  std::vector<std::string> foundDecisions() const {
+    const partitioner::Request &pins = input.request.pins;
+    const std::pair<const char *, bool> all[] = {{"mesh", !pins.mesh},
+                                                 {"schedule", !pins.schedule},
+                                                 {"microbatches", !pins.microbatches},
+                                                 {"stages", input.begins.empty()},
+                                                 {"recompute", !partitioner::pinnedRecomputation(pins)},
+                                                 {"sequence", !pins.sequence},
+                                                 {"zero", !pins.zero}};
+    std::vector<std::string> words;
+    for (const auto &[word, open] : all)
+      if (open)
+        words.emplace_back(word);
+    return words;
   }
 
   std::vector<std::vector<std::string>> stagesOf(const Candidate &candidate) {
@@ -464,10 +503,10 @@ private:
   /// A plan of the whole model.
   struct Finalist {
     Strategy strategy;
-    std::vector<partitioner::RecomputeRule> safer; ///< if the plan does not fit; or empty
-    double step = 0;                               ///< seconds; 0: it cannot be made, or does not fit
-    std::string problem;                           ///< then: why
-    std::shared_ptr<const PlanFile> file = nullptr;
+    std::vector<partitioner::RecomputeRule> safer;  ///< if the plan does not fit; or empty
+    double step = 0;                                ///< seconds; 0: it cannot be made, or does not fit
+    std::string problem;                            ///< then: why
+    std::shared_ptr<const PlanFile> file = nullptr; ///< null: it cannot be made
   };
 
   /// Compiles and simulates a plan of `model`, the whole model with the rows of the strategy.
@@ -484,6 +523,7 @@ private:
       finalist.problem = noneSuits(why);
     else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
       finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
+      finalist.file = file;
       if (!finalist.safer.empty()) {
         setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
         judge(finalist, std::move(*again));
@@ -591,6 +631,153 @@ private:
     record.stopped_early |= outcome.stoppedEarly;
   }
 
+  // ---- alternatives to a plan
+
+  /// A plan that differs in a decision.
+  struct Other {
+    std::string decision;
+    Candidate plan;
+  };
+
+  std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Strategy &strategy) const {
+    Recomputation kind = Recomputation::None; // of most layers
+    for (const partitioner::RecomputeRule &rule : strategy.recompute)
+      if (rule.pattern == partitioner::RecomputeRule::everyLayer)
+        kind = rule.kind;
+    const Mesh &mesh = strategy.mesh;
+    const PlanGroup group{{mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
+                           options.batch / strategy.microbatches, kind, strategy.zero, !strategy.sequence.empty()},
+                          mesh.size(AxisRole::Pipeline),
+                          strategy.microbatches,
+                          mesh.order};
+    return {group, {strategy.schedule, strategy.chunks}};
+  }
+
+  /// The decision in which a plan differs; its mesh if several follow from that; "" if it is another part of the space.
+  static std::string onlyDifference(const Candidate &plan, const PlanGroup &group,
+                                    const partitioner::ScheduleChoice &schedule) {
+    const SplitChoice &a = plan.group.split, &b = group.split;
+    if (a.data != b.data || a.tensor != b.tensor || plan.group.order != group.order)
+      return "mesh";
+    std::vector<std::string> differs;
+    if (plan.group.microbatches != group.microbatches)
+      differs.emplace_back("microbatches");
+    if (a.recompute != b.recompute)
+      differs.emplace_back("recompute");
+    if (a.zero != b.zero)
+      differs.emplace_back("zero");
+    if (a.sequence != b.sequence)
+      differs.emplace_back("sequence");
+    if (group.pipeline > 1 && (plan.schedule.name != schedule.name || plan.schedule.chunks != schedule.chunks))
+      differs.emplace_back("schedule");
+    return differs.size() == 1 ? differs[0] : "";
+  }
+
+  /// The plans of the space with another value of one decision. Of meshes, those in which a factor moves from one axis
+  /// to another; a pipeline of another length may have another schedule.
+  std::vector<Other> neighbours(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
+    partitioner::SpaceRequest space = input.request;
+    space.pins.mesh.reset(), space.pins.schedule.reset(), space.pins.chunks.reset(), space.pins.order.clear();
+    space.pins.microbatches.reset(), space.pins.zero.reset(), space.pins.sequence.reset(), space.kind.clear();
+    space.pins.recompute.clear();
+    std::vector<Other> found;
+    for (const PlanGroup &other : partitioner::groupsOf(space)) {
+      const bool sameMesh = other.split.data == group.split.data && other.split.tensor == group.split.tensor;
+      if (!sameMesh && !isNear(other, group))
+        continue;
+      for (const partitioner::ScheduleChoice &choice : partitioner::schedulesOf(space, other)) {
+        Candidate plan;
+        plan.group = other, plan.schedule = choice;
+        const std::string decision = onlyDifference(plan, group, schedule);
+        const bool follows = sameMesh || (choice.name == schedule.name && choice.chunks == schedule.chunks) ||
+                             (choice.name == "1f1b" && (other.pipeline == 1 || group.pipeline == 1));
+        if (!decision.empty() && follows)
+          found.push_back({decision, std::move(plan)});
+      }
+    }
+    return found;
+  }
+
+  /// Whether one factor moves between two axes, and nothing else changes that the other mesh allows to keep.
+  static bool isNear(const PlanGroup &other, const PlanGroup &group) {
+    const SplitChoice &a = other.split, &b = group.split;
+    const int same = (a.data == b.data) + (a.tensor == b.tensor) + (other.pipeline == group.pipeline);
+    return same == 1 && other.microbatches == group.microbatches && a.recompute == b.recompute &&
+           a.zero == (a.data > 1 ? b.zero : 0) && a.sequence == (a.tensor > 1 && b.sequence);
+  }
+
+  /// For each decision the fastest plan that fits; for the mesh the fastest of up to three meshes. And the fastest that
+  /// does not fit, if it would be faster than all of them.
+  static std::vector<Other> mostInteresting(std::vector<Other> others) {
+    constexpr int64_t mostMeshes = 3;
+    std::ranges::stable_sort(others, {}, [](const Other &one) { return one.plan.estimate.seconds; });
+    std::map<std::string, int64_t> taken;
+    std::set<std::tuple<int64_t, int64_t>> meshes;
+    std::vector<Other> chosen;
+    bool lacks = false;
+    for (Other &other : others) {
+      const SplitChoice &split = other.plan.group.split;
+      const bool mesh = other.decision == "mesh";
+      if (!other.plan.estimate.fits()) {
+        if (!lacks && chosen.empty())
+          lacks = true, chosen.push_back(std::move(other));
+      } else if (taken[other.decision] < (mesh ? mostMeshes : 1) &&
+                 (!mesh || meshes.emplace(split.data, split.tensor).second)) {
+        ++taken[other.decision];
+        chosen.push_back(std::move(other));
+      }
+    }
+    return chosen;
+  }
+
+  static std::string valueOf(const Other &other) {
+    const PlanGroup &group = other.plan.group;
+    if (other.decision == "mesh")
+      return partitioner::meshText(group.mesh());
+    if (other.decision == "microbatches")
+      return std::to_string(group.microbatches);
+    if (other.decision == "recompute")
+      return partitioner::text(group.split.recompute);
+    if (other.decision == "zero")
+      return std::to_string(group.split.zero);
+    if (other.decision == "sequence")
+      return group.split.sequence ? "tp" : "none";
+    return other.plan.schedule.chunks > 1
+               ? fmt::format("{}, {} stages a rank", other.plan.schedule.name, other.plan.schedule.chunks)
+               : other.plan.schedule.name;
+  }
+
+  /// Compiles and simulates the plans. One that cannot be made is left out.
+  std::vector<Alternative> simulated(const std::vector<Other> &others) {
+    std::vector<Candidate> candidates;
+    for (const Other &other : others)
+      candidates.push_back(other.plan);
+    std::vector<Alternative> all;
+    for (size_t at = 0; at < candidates.size(); at += workers.size()) {
+      const std::span<const Candidate> some =
+          std::span(candidates).subspan(at, std::min(workers.size(), candidates.size() - at));
+      const std::vector<Finalist> made = judged(some);
+      for (size_t i = 0; i < made.size(); ++i) {
+        const std::shared_ptr<const PlanFile> &file = made[i].file;
+        if (!file)
+          continue;
+        Alternative &one = all.emplace_back();
+        one.decision = others[at + i].decision, one.value = valueOf(others[at + i]);
+        one.step = made[i].step;
+        const partitioner::MemoryUse memory = partitioner::tightest(file->plan(), cluster);
+        one.peakBytes = memory.needed, one.capacity = memory.capacity;
+        const partitioner::Simulation simulation = partitioner::simulate(file->plan(), cluster);
+        const partitioner::ClassTimes &times =
+            *std::ranges::max_element(simulation.times, {}, &partitioner::ClassTimes::busy);
+        one.busy = times.busy, one.communication = times.communication, one.idle = times.idle;
+      }
+    }
+    std::ranges::stable_sort(all, {}, [](const Alternative &one) {
+      return std::pair(one.step == 0, one.step > 0 ? one.step : one.busy + one.communication + one.idle);
+    });
+    return all;
+  }
+
   std::string devicesText() const {
     return fmt::format("{} devices of cluster {}", input.request.devices, cluster.name);
   }
@@ -641,8 +828,16 @@ private:
 } // namespace
 
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request, std::function<bool()> stops) {
-  return StrategySearch(trace, options, request, std::move(stops)).run();
+                             const partitioner::SpaceRequest &request, std::function<bool()> stops, bool alternatives) {
+  return StrategySearch(trace, options, request, std::move(stops)).run(alternatives);
+}
+
+std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options, const Strategy &chosen) {
+  partitioner::SpaceRequest request{
+      .devices = chosen.mesh.ranks(), .batch = options.batch, .evalBatch = options.evalBatch};
+  request.pins.shard = chosen.shard;
+  request.pins.ops = chosen.ops;
+  return StrategySearch(trace, options, request, [] { return false; }).alternativesTo(chosen, {});
 }
 
 struct PlanEstimates::Impl {

@@ -3,6 +3,7 @@
 #include "ir/GraphModule.h"
 #include "partitioner/search/Search.h"
 #include "passes/CompileOptions.h"
+#include "passes/export/Record.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <functional>
@@ -18,15 +19,23 @@ struct FoundStrategy {
   partitioner::Strategy strategy;
   std::shared_ptr<const plan::SearchT> record; ///< for the plan
   std::shared_ptr<const PlanFile> plan;        ///< compiled with this strategy, without code and record
+  std::vector<Alternative> alternatives;       ///< if asked for
 };
 
 /// The strategy that is predicted to be the fastest on `options.cluster` among those that `request` leaves open and
 /// that fit the devices' memory. The layers' costs are measured on a model that has every kind of layer; at most four
 /// plans are compiled and simulated. `stops`: asked often; once it is true, the best strategy so far is taken. Throws
-/// environmentError, with the nearest miss, if none fits, and if it stops before one is found.
+/// environmentError, with the nearest miss, if none fits, and if it stops before one is found. `alternatives`: also
+/// looks for alternativesTo() the plan, among those that the request leaves open.
 FoundStrategy searchStrategy(
     const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
-    std::function<bool()> stops = [] { return false; });
+    std::function<bool()> stops = [] { return false; }, bool alternatives = false);
+
+/// Plans that differ from one with the strategy `chosen` in one decision and what follows from it, compiled and
+/// simulated on `options.cluster`: for each decision the fastest by its estimate, and one that would be faster but does
+/// not fit the memory. The fastest first.
+std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options,
+                                        const partitioner::Strategy &chosen);
 
 struct EstimatedPlan {
   partitioner::Strategy strategy;

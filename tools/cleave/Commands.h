@@ -1,5 +1,7 @@
 // The commands of `cleave`. Each takes its arguments (argv[0] is the command) and returns the exit status.
 #pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/plan/summary/PlanSummary.h"
 
 #include <string>
@@ -10,6 +12,7 @@ namespace cleave::tool {
 int show(int argc, char **argv);
 int verify(int argc, char **argv);
 int diff(int argc, char **argv);
+int explain(int argc, char **argv);
 int simulate(int argc, char **argv);
 int solve(int argc, char **argv);
 int doctor(int argc, char **argv);
@@ -22,6 +25,14 @@ std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 /// What the plan contains and, if it was made for a cluster, its predicted step. `file`: for messages. Throws
 /// environmentError if the plan's text of its cluster is not valid.
 PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan);
+
+/// The cluster of the file `named`, or the plan's own if `named` is empty. Throws userError if there is none.
+partitioner::Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named);
+
+/// The differences between two plans: {"step_ms": [a, b], "peak_bytes": [a, b], "changes": [{"what", "a", "b"}]}.
+nlohmann::ordered_json diffJson(const PlanSummary &a, const PlanSummary &b);
+/// The same as a table with these headings.
+void printDiff(const PlanSummary &a, const PlanSummary &b, const std::string &first, const std::string &second);
 
 /// The page printed by `cleave show`.
 std::string showPage(const PlanSummary &report);

@@ -120,6 +120,10 @@ void compareCollectives(const PlanSummary &a, const PlanSummary &b, Differ &diff
   differ.compare("messages between stages", sent(a), sent(b));
 }
 
+uint64_t mostBytes(const PlanSummary &r) {
+  return r.peakBytes.empty() ? 0 : *std::max_element(r.peakBytes.begin(), r.peakBytes.end());
+}
+
 std::vector<Change> compareReports(const PlanSummary &a, const PlanSummary &b) {
   Differ differ;
   differ.compare("model", a.model, b.model);
@@ -137,11 +141,8 @@ std::vector<Change> compareReports(const PlanSummary &a, const PlanSummary &b) {
     return r.predicted ? fmt::format("{:.4g}", r.predicted->step * 1e3) : "none";
   };
   differ.compare("predicted step, ms", step(a), step(b));
-  const auto peak = [](const PlanSummary &r) {
-    return r.peakBytes.empty() ? 0 : *std::max_element(r.peakBytes.begin(), r.peakBytes.end());
-  };
-  if (peak(a) != peak(b))
-    differ.changes.push_back({"peak memory, MiB", mebibytes(double(peak(a))), mebibytes(double(peak(b)))});
+  if (mostBytes(a) != mostBytes(b))
+    differ.changes.push_back({"peak memory, MiB", mebibytes(double(mostBytes(a))), mebibytes(double(mostBytes(b)))});
   compareCollectives(a, b, differ);
   compareTensors(a, b, differ);
   differ.compare("programs", a.programs, b.programs);
@@ -154,17 +155,34 @@ nlohmann::ordered_json stepMilliseconds(const PlanSummary &report) {
   return report.predicted ? nlohmann::ordered_json(report.predicted->step * 1e3) : nullptr;
 }
 
-void printJson(const PlanSummary &a, const PlanSummary &b, const std::vector<Change> &changes) {
+} // namespace
+
+nlohmann::ordered_json diffJson(const PlanSummary &a, const PlanSummary &b) {
   auto list = nlohmann::ordered_json::array();
-  for (const Change &change : changes)
+  for (const Change &change : compareReports(a, b))
     list.push_back({{"what", change.what}, {"a", change.a}, {"b", change.b}});
   nlohmann::ordered_json out;
   out["step_ms"] = nlohmann::ordered_json::array({stepMilliseconds(a), stepMilliseconds(b)});
+  out["peak_bytes"] = nlohmann::ordered_json::array({mostBytes(a), mostBytes(b)});
   out["changes"] = std::move(list);
-  fmt::print("{}\n", jsonText(out));
+  return out;
 }
 
-} // namespace
+void printDiff(const PlanSummary &a, const PlanSummary &b, const std::string &first, const std::string &second) {
+  const std::vector<Change> changes = compareReports(a, b);
+  if (changes.empty()) {
+    fmt::print("the plans are equal ({})\n", a.hash.substr(0, 6));
+    return;
+  }
+  size_t what = 0, left = first.size();
+  for (const Change &change : changes) {
+    what = std::max(what, change.what.size());
+    left = std::max(left, change.a.size());
+  }
+  fmt::print("{:<{}}  {:<{}}  {}\n", "", what, first, left, second);
+  for (const Change &change : changes)
+    fmt::print("{:<{}}  {:<{}}  {}\n", change.what, what, change.a, left, change.b);
+}
 
 int diff(int argc, char **argv) {
   CLI::App app{"Shows the differences between two plans.", "cleave diff"};
@@ -177,23 +195,10 @@ int diff(int argc, char **argv) {
     return 0;
   const PlanSummary a = summaryAndPrediction(first, *loadSound(first)),
                     b = summaryAndPrediction(second, *loadSound(second));
-  const std::vector<Change> changes = compareReports(a, b);
-  if (json) {
-    printJson(a, b, changes);
-    return 0;
-  }
-  if (changes.empty()) {
-    fmt::print("the plans are equal ({})\n", a.hash.substr(0, 6));
-    return 0;
-  }
-  size_t what = 0, left = first.size();
-  for (const Change &change : changes) {
-    what = std::max(what, change.what.size());
-    left = std::max(left, change.a.size());
-  }
-  fmt::print("{:<{}}  {:<{}}  {}\n", "", what, first, left, second);
-  for (const Change &change : changes)
-    fmt::print("{:<{}}  {:<{}}  {}\n", change.what, what, change.a, left, change.b);
+  if (json)
+    fmt::print("{}\n", jsonText(diffJson(a, b)));
+  else
+    printDiff(a, b, first, second);
   return 0;
 }
 

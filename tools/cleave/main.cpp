@@ -21,6 +21,8 @@ const Command commands[] = {
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
     {"solve", "find the best choices of a sharding-choice problem", tool::solve},
+    {"explain", "say where a plan's time and memory go, what the other plans were, and what would change it",
+     tool::explain},
     {"diff", "show the differences between two plans", tool::diff},
     {"new", "create a folder with a model that builds and trains", tool::create},
     {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
@@ -55,8 +57,6 @@ int run(int argc, char **argv) {
   for (const Command &command : commands)
     if (word == command.name)
       return command.run(argc - 1, argv + 1);
-  if (word == "explain")
-    throw userError(fmt::format("{}: not available yet; the commands are {}", word, commandNames()));
   std::vector<std::string> names;
   for (const Command &command : commands)
     names.push_back(command.name);

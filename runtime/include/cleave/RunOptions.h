@@ -38,6 +38,7 @@ struct RunOptions {
   bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
   std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
+  std::string like = {};    ///< plan whose request is repeated, as far as other options do not change it
   std::string cluster = {}; ///< file that describes the hardware that a plan is made for
   bool profile = false;     ///< print the slowest steps of rank 0 to standard error
   std::string trace = {};   ///< file for a trace of the last iterations (for ui.perfetto.dev)
@@ -52,11 +53,13 @@ struct RunOptions {
   bool keepGoing = false;             ///< continue if the loss is NaN or infinite; by default, training ends then
   bool findNan = false;               ///< name the op that produced the first NaN; slow
   std::vector<std::string> printAfter = {};
-  std::string dumpProblems = {}; ///< folder for the problems of sharding choices that a search solves
-  std::string device = {};       ///< "cpu", "cuda", or "reference": plain loops; default: the plan's backend
-  bool graph = true;             ///< cuda: iterations as captured graphs; false: step by step
-  bool deterministic = true;     ///< cuda: only library algorithms with bit-identical results
-  std::string tuning = {};       ///< cuda: file of measured library choices, or "off"; default: in the user's cache
+  std::optional<int64_t> samples = {}; ///< of a training, for the hours in a table of numbers of devices
+  bool alternatives = false;           ///< store the best plans that differ in one decision
+  std::string dumpProblems = {};       ///< folder for the problems of sharding choices that a search solves
+  std::string device = {};             ///< "cpu", "cuda", or "reference": plain loops; default: the plan's backend
+  bool graph = true;                   ///< cuda: iterations as captured graphs; false: step by step
+  bool deterministic = true;           ///< cuda: only library algorithms with bit-identical results
+  std::string tuning = {}; ///< cuda: file of measured library choices, or "off"; default: in the user's cache
 
   double waitSeconds() const { return timeout.value_or(60); }
 };

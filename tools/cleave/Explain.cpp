@@ -1,0 +1,535 @@
+// cleave explain: why a plan is as it is, and what would change it.
+#include "partitioner/simulate/Breakdown.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
+#include "runtime/base/Nearest.h"
+#include "runtime/base/ParseNumber.h"
+#include "runtime/options/CommandLine.h"
+#include "runtime/plan/Text.h"
+#include "runtime/plan/plan_generated.h"
+#include "tools/cleave/Commands.h"
+#include "tools/cleave/RunProgram.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <map>
+#include <optional>
+
+namespace cleave::tool {
+
+using namespace partitioner;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double mattersFrom = 0.01; ///< of a step: a smaller difference is said not to matter
+constexpr size_t mostExplained = 8;
+
+double inMs(double seconds) { return seconds * 1e3; }
+
+struct Explained {
+  std::string file;
+  std::shared_ptr<const PlanFile> plan;
+  Cluster cluster;
+  Simulation simulation;
+  Breakdown breakdown;
+};
+
+Explained explained(const std::string &file, std::shared_ptr<const PlanFile> plan, Cluster cluster) {
+  Simulation simulation = simulate(plan->plan(), cluster, {.timeline = true});
+  Breakdown breakdown = breakdownOf(plan->plan(), cluster, simulation);
+  return {file, std::move(plan), std::move(cluster), std::move(simulation), std::move(breakdown)};
+}
+
+Explained explained(const std::string &file) {
+  auto plan = loadSound(file);
+  Cluster cluster = clusterOf(plan->plan(), file, "");
+  return explained(file, std::move(plan), std::move(cluster));
+}
+
+// ---- where time and memory go --------------------------------------------------------------------------------------
+
+struct Term {
+  std::string what;
+  double seconds = 0;
+};
+
+/// What the step of the rank that computes longest is made of: computation by class, each axis's communication while
+/// nothing is computed, and waiting.
+std::vector<Term> termsOf(const Explained &e) {
+  std::vector<Term> terms;
+  const ClassTimes &times = e.breakdown.times;
+  for (size_t kind = 0; kind < workClassCount; ++kind)
+    if (times.byWork[kind] > 0)
+      terms.push_back({workClassName(static_cast<WorkClass>(kind)), times.byWork[kind]});
+  for (const AxisTime &axis : e.breakdown.axes)
+    if (axis.exposed > 0)
+      terms.push_back({fmt::format("communication over {}", axis.axis), axis.exposed});
+  if (times.idle > 0)
+    terms.push_back({"waiting for other ranks", times.idle});
+  std::ranges::stable_sort(terms, std::greater(), &Term::seconds);
+  return terms;
+}
+
+std::vector<int64_t> stagesOf(const plan::Plan &plan, uint32_t rank) {
+  std::vector<int64_t> stages;
+  for (uint32_t s = 0; plan.stages() && s < plan.stages()->size(); ++s)
+    if (const auto *ranks = plan.stages()->Get(s)->ranks())
+      if (std::find(ranks->begin(), ranks->end(), rank) != ranks->end())
+        stages.push_back(s);
+  return stages;
+}
+
+/// Steps of repeated layers as one.
+std::vector<StepTime> foldedSteps(const std::vector<StepTime> &steps) {
+  std::map<std::pair<std::string, std::string>, StepTime> folded;
+  for (const StepTime &step : steps) {
+    StepTime &all = folded[{step.kind, layerPattern(step.path)}];
+    if (all.kind.empty())
+      all = {step.kind, layerPattern(step.path), step.location, step.communicates, 0};
+    all.seconds += step.seconds;
+  }
+  std::vector<StepTime> list;
+  for (auto &[key, step] : folded)
+    list.push_back(std::move(step));
+  std::ranges::stable_sort(list, std::greater(), &StepTime::seconds);
+  return list;
+}
+
+std::string bottleneckText(const Explained &e, const Term &largest) {
+  const bool waits = largest.what == "waiting for other ranks", sends = largest.what.starts_with("communication");
+  const double share = e.simulation.stepSeconds > 0 ? largest.seconds / e.simulation.stepSeconds : 0;
+  return fmt::format("{} of rank {}, which computes longest: {:.3g} ms, {:.0f}% of the step{}",
+                     waits   ? "waiting"
+                     : sends ? largest.what
+                             : "computation (" + largest.what + ")",
+                     e.breakdown.rank, inMs(largest.seconds), 100 * share,
+                     waits ? "; more microbatches or another schedule would fill it" : "");
+}
+
+std::vector<std::pair<std::string, KeptBytes>> foldedKept(const std::vector<KeptBytes> &kept) {
+  std::map<std::string, KeptBytes> folded;
+  for (const KeptBytes &one : kept) {
+    KeptBytes &all = folded[layerPattern(one.path)];
+    all.bytes += one.all();
+    all.inFlight = std::max(all.inFlight, one.inFlight);
+  }
+  std::vector<std::pair<std::string, KeptBytes>> list(folded.begin(), folded.end());
+  std::ranges::stable_sort(list, std::greater(), [](const auto &one) { return one.second.bytes; });
+  return list;
+}
+
+std::vector<std::pair<const char *, uint64_t>> memoryTerms(const MemoryParts &parts) {
+  return {{"parameters", parts.parameters},   {"gradients", parts.gradients}, {"optimizer state", parts.states},
+          {"activations", parts.activations}, {"inputs", parts.inputs},       {"workspace", parts.workspace},
+          {"attention scores", parts.scores}, {"others", parts.others}};
+}
+
+// ---- alternatives --------------------------------------------------------------------------------------------------
+
+struct Reason {
+  std::string text;
+  bool matters = true;
+};
+
+/// Why an alternative lost: what grew most.
+Reason reasonOf(const plan::Alternative &other, const Explained &e) {
+  if (other.step() == 0)
+    return {fmt::format("does not fit: needs {:.2f} GiB of {:.2f}", double(other.peak_bytes()) / (1 << 30),
+                        double(other.capacity()) / (1 << 30))};
+  const ClassTimes &own = e.breakdown.times;
+  const double difference = other.step() - e.simulation.stepSeconds;
+  if (std::abs(difference) <= mattersFrom * e.simulation.stepSeconds)
+    return {"hardly matters", false};
+  const Term terms[] = {{"computation", other.busy() - own.busy},
+                        {"communication", other.communication() - own.communication},
+                        {"waiting", other.idle() - own.idle}};
+  const Term &most = *std::ranges::max_element(terms, {}, &Term::seconds);
+  return {difference < 0 ? "is faster" : fmt::format("{} +{:.3g} ms", most.what, inMs(most.seconds))};
+}
+
+std::vector<const plan::Alternative *> alternativesIn(const plan::Plan &plan) {
+  std::vector<const plan::Alternative *> all;
+  for (uint32_t i = 0; plan.alternatives() && i < plan.alternatives()->size(); ++i)
+    all.push_back(plan.alternatives()->Get(i));
+  return all;
+}
+
+// ---- output --------------------------------------------------------------------------------------------------------
+
+Json explainJson(const Explained &e, const PlanFile &withAlternatives) {
+  const std::vector<Term> terms = termsOf(e);
+  Json out{{"step_ms", inMs(e.simulation.stepSeconds)}, {"bubble_fraction", e.simulation.bubbleFraction}};
+  Json bottleneck{{"rank", e.breakdown.rank},
+                  {"stages", stagesOf(e.plan->plan(), e.breakdown.rank)},
+                  {"term", terms.empty() ? "" : terms[0].what},
+                  {"ms", terms.empty() ? 0 : inMs(terms[0].seconds)},
+                  {"text", terms.empty() ? "" : bottleneckText(e, terms[0])}};
+  const std::vector<StepTime> steps = foldedSteps(e.breakdown.steps);
+  Json list = Json::array();
+  for (const StepTime &step : steps)
+    if (list.size() < mostExplained)
+      list.push_back({{"kind", step.kind},
+                      {"path", step.path},
+                      {"ms", inMs(step.seconds)},
+                      {"communicates", step.communicates},
+                      {"location", step.location}});
+  if (!list.empty())
+    bottleneck["op"] = list[0];
+  out["bottleneck"] = std::move(bottleneck);
+  Json time = Json::array(), axes = Json::array(), memory, kept = Json::array(), others = Json::array();
+  for (const Term &term : terms)
+    time.push_back({{"what", term.what}, {"ms", inMs(term.seconds)}});
+  for (const AxisTime &axis : e.breakdown.axes)
+    axes.push_back({{"axis", axis.axis}, {"exposed_ms", inMs(axis.exposed)}, {"hidden_ms", inMs(axis.hidden)}});
+  for (const auto &[what, bytes] : memoryTerms(e.breakdown.parts))
+    memory[what] = bytes;
+  for (const auto &[path, bytes] : foldedKept(e.breakdown.kept))
+    kept.push_back({{"path", path}, {"bytes", bytes.bytes}, {"microbatches", bytes.inFlight}});
+  for (const plan::Alternative *one : alternativesIn(withAlternatives.plan())) {
+    const Reason reason = reasonOf(*one, e);
+    others.push_back({{"decision", text(one->decision())},
+                      {"value", text(one->value())},
+                      {"pinned", fmt::format("{} {}", text(one->decision()), text(one->value()))},
+                      {"step_ms", one->step() > 0 ? Json(inMs(one->step())) : Json(nullptr)},
+                      {"peak_bytes", one->peak_bytes()},
+                      {"capacity_bytes", one->capacity()},
+                      {"reason", reason.text},
+                      {"matters", reason.matters}});
+  }
+  out["time"] = std::move(time), out["axes"] = std::move(axes), out["steps"] = std::move(list);
+  out["memory"] = {{"rank", e.breakdown.memory.rank},
+                   {"needed_bytes", e.breakdown.memory.needed},
+                   {"capacity_bytes", e.breakdown.memory.capacity},
+                   {"parts", std::move(memory)},
+                   {"kept", std::move(kept)}};
+  out["alternatives"] = std::move(others);
+  return out;
+}
+
+void printTime(const Explained &e) {
+  const std::vector<Term> terms = termsOf(e);
+  fmt::print("a step takes {:.4g} ms; rank {} computes longest (stage {}):\n", inMs(e.simulation.stepSeconds),
+             e.breakdown.rank, fmt::join(stagesOf(e.plan->plan(), e.breakdown.rank), ", "));
+  for (const Term &term : terms)
+    fmt::print("  {:<28} {:>10.2f} ms  {:>5.1f}%\n", term.what, inMs(term.seconds),
+               e.simulation.stepSeconds > 0 ? 100 * term.seconds / e.simulation.stepSeconds : 0);
+  for (const AxisTime &axis : e.breakdown.axes)
+    if (axis.hidden > 0)
+      fmt::print("  {:<28} {:>10.2f} ms  behind computation\n", "over " + axis.axis + ", hidden", inMs(axis.hidden));
+  if (!terms.empty())
+    fmt::print("bottleneck: {}\n", bottleneckText(e, terms[0]));
+  fmt::print("\nsteps that take longest on rank {}:\n", e.breakdown.rank);
+  size_t shown = 0;
+  for (const StepTime &step : foldedSteps(e.breakdown.steps))
+    if (shown++ < mostExplained)
+      fmt::print("  {:<10} {:<36} {:>10.2f} ms  {}\n", step.kind, step.path.empty() ? "-" : step.path,
+                 inMs(step.seconds), step.location);
+}
+
+void printMemory(const Explained &e) {
+  const MemoryUse &use = e.breakdown.memory;
+  const double mebibyte = 1 << 20;
+  fmt::print("\nmemory: rank {} needs {} of {} MiB:\n", use.rank, mebibytes(double(use.needed)),
+             mebibytes(double(use.capacity)));
+  for (const auto &[what, bytes] : memoryTerms(e.breakdown.parts))
+    if (double(bytes) >= mebibyte / 10)
+      fmt::print("  {:<28} {:>10} MiB\n", what, mebibytes(double(bytes)));
+  const auto kept = foldedKept(e.breakdown.kept);
+  if (!kept.empty())
+    fmt::print("kept from the forward to the backward pass, all microbatches in flight:\n");
+  for (size_t i = 0; i < std::min(kept.size(), mostExplained); ++i)
+    fmt::print("  {:<36} {:>10} MiB  {} in flight\n", kept[i].first.empty() ? "-" : kept[i].first,
+               mebibytes(double(kept[i].second.bytes)), kept[i].second.inFlight);
+}
+
+void printAlternatives(const Explained &e, const PlanFile &withAlternatives) {
+  const auto all = alternativesIn(withAlternatives.plan());
+  fmt::print("\nother plans, each with one decision changed:\n");
+  if (all.empty())
+    fmt::print("  there are none\n");
+  for (const plan::Alternative *one : all)
+    fmt::print("  {:<40} {:>10}  {:>9} MiB  {}\n", fmt::format("{} {}", text(one->decision()), text(one->value())),
+               one->step() > 0 ? fmt::format("{:.4g} ms", inMs(one->step())) : "-",
+               mebibytes(double(one->peak_bytes())), reasonOf(*one, e).text);
+}
+
+// ---- what if -------------------------------------------------------------------------------------------------------
+
+/// A change of the request or of the hardware, from text like "mesh dp=8" or "network 400".
+struct WhatIf {
+  std::vector<std::string> options; ///< of PROGRAM plan
+  std::optional<Cluster> cluster;   ///< changed
+};
+
+double positive(const std::string &words, const std::string &value) {
+  const std::optional<double> number = parseNumber<double>(value);
+  if (!number || !(*number > 0) || !std::isfinite(*number))
+    throw userError(fmt::format("--what-if \"{}\": must be a number above 0, found '{}'", words, value));
+  return *number;
+}
+
+WhatIf parseWhatIf(const std::string &words, const Cluster &cluster) {
+  const size_t space = words.find(' ');
+  const std::string what = words.substr(0, space),
+                    value = space == std::string::npos ? "" : words.substr(words.find_first_not_of(' ', space));
+  static const std::map<std::string, std::string> byOption = {
+      {"mesh", "--mesh"},           {"devices", "--devices"},     {"batch", "--batch"},
+      {"zero", "--zero"},           {"schedule", "--schedule"},   {"microbatches", "--microbatches"},
+      {"recompute", "--recompute"}, {"precision", "--precision"}, {"strategy", "--strategy"}};
+  if (const auto found = byOption.find(what); found != byOption.end() && !value.empty())
+    return {{found->second, value}, std::nullopt};
+  if (what == "sequence" && value == "tp")
+    return {{"--sequence-parallel"}, std::nullopt};
+  if (what == "network" && !value.empty()) {
+    Cluster changed = cluster;
+    if (!changed.network)
+      throw userError(fmt::format("--what-if \"{}\": the cluster {} has one node and no network", words, cluster.name));
+    changed.network->gbPerS = positive(words, value) / 8; // from Gb/s
+    return {{}, changed};
+  }
+  if (what == "memory" && !value.empty()) {
+    Cluster changed = cluster;
+    for (DeviceKind &kind : changed.devices)
+      kind.memoryGib = positive(words, value);
+    return {{}, changed};
+  }
+  std::vector<std::string> known{"network", "memory", "sequence"};
+  for (const auto &[word, option] : byOption)
+    known.push_back(word);
+  std::ranges::sort(known);
+  throw userError(
+      fmt::format("--what-if \"{}\": must be one of {}, and a value, such as \"mesh dp=8\" or \"network 400\" "
+                  "(Gb/s between nodes){}",
+                  words, fmt::join(known, ", "), suggestion(what, known)));
+}
+
+std::shared_ptr<const PlanFile> replanned(const Replanner &planner, const WhatIf &change) {
+  std::vector<std::string> options = change.options;
+  if (change.cluster) {
+    options.emplace_back("--cluster");
+    options.push_back(planner.file("cluster.toml", change.cluster->toToml()));
+  }
+  return planner.plan(options);
+}
+
+Json whatIf(const Explained &e, const Replanner &planner, const std::string &words, bool print) {
+  const auto made = replanned(planner, parseWhatIf(words, e.cluster));
+  const PlanSummary before = summaryAndPrediction(e.file, *e.plan), after = summaryAndPrediction("the new plan", *made);
+  const double a = before.predicted->step, b = after.predicted->step;
+  Json out{{"change", words}};
+  out.update(diffJson(before, after));
+  if (print) {
+    fmt::print("\nwith {}: {:.4g} ms a step instead of {:.4g} ({:+.1f}%)\n", words, inMs(b), inMs(a),
+               a > 0 ? 100 * (b / a - 1) : 0);
+    printDiff(before, after, "now", "then");
+  }
+  return out;
+}
+
+// ---- sensitivity ---------------------------------------------------------------------------------------------------
+
+/// A constant of a cluster file.
+struct Constant {
+  std::string name;
+  std::function<void(Cluster &, double factor)> scale;
+};
+
+std::vector<Constant> constantsOf(const Cluster &cluster) {
+  std::vector<Constant> all;
+  for (size_t k = 0; k < cluster.devices.size(); ++k) {
+    const std::string name = cluster.devices[k].name;
+    all.push_back({name + ".peak_tflops", [k](Cluster &c, double f) {
+                     for (double &peak : c.devices[k].peakTflops)
+                       peak *= f;
+                   }});
+    all.push_back({name + ".memory_gb_per_s", [k](Cluster &c, double f) { c.devices[k].memoryGbPerS *= f; }});
+  }
+  const auto insides = [](Cluster &c, double Link::*field, double f) {
+    for (NodeGroup &group : c.nodes)
+      if (group.inside)
+        (*group.inside).*field *= f;
+  };
+  if (std::ranges::any_of(cluster.nodes, [](const NodeGroup &group) { return group.inside.has_value(); })) {
+    all.push_back({"inside.gb_per_s", [=](Cluster &c, double f) { insides(c, &Link::gbPerS, f); }});
+    all.push_back({"inside.latency_us", [=](Cluster &c, double f) { insides(c, &Link::latencyUs, f); }});
+  }
+  if (cluster.network) {
+    all.push_back({"network.gb_per_s_per_node", [](Cluster &c, double f) { c.network->gbPerS *= f; }});
+    all.push_back({"network.latency_us", [](Cluster &c, double f) { c.network->latencyUs *= f; }});
+  }
+  return all;
+}
+
+/// For each constant and error: what the chosen plan loses against the plan for the changed cluster.
+Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
+  if (!e.plan->plan().search())
+    throw userError(e.file + ": --sensitivity needs a plan that a search found: its strategy was given");
+  struct Row {
+    std::string name;
+    double worst = 0;
+    Json losses = Json::object();
+    std::string text = {};
+  };
+  std::vector<Row> rows;
+  for (const Constant &constant : constantsOf(e.cluster)) {
+    Row row{constant.name};
+    for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
+      Cluster changed = e.cluster;
+      constant.scale(changed, factor);
+      const auto best = replanned(planner, {{}, changed});
+      const double kept = simulate(e.plan->plan(), changed).stepSeconds,
+                   there = simulate(best->plan(), changed).stepSeconds,
+                   loss = there > 0 ? std::max(0.0, kept / there - 1) : 0;
+      row.worst = std::max(row.worst, loss);
+      row.losses[fmt::format("{:+.0f}%", 100 * (factor - 1))] = loss;
+      row.text += fmt::format("  {:>7}", loss < 0.0005 ? "best" : fmt::format("{:.1f}%", 100 * loss));
+    }
+    rows.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(rows, std::greater(), &Row::worst);
+  Json list = Json::array();
+  for (const Row &row : rows)
+    list.push_back({{"constant", row.name}, {"worst_loss", row.worst}, {"losses", row.losses}});
+  const bool matters = !rows.empty() && rows[0].worst > mattersFrom;
+  if (print) {
+    fmt::print("\nwhat this plan loses against the best one if a constant of the cluster is off by\n{:<28}", "");
+    for (const char *error : {"-30%", "-10%", "+10%", "+30%"})
+      fmt::print("  {:>7}", error);
+    fmt::print("\n");
+    for (const Row &row : rows)
+      fmt::print("{:<28}{}\n", row.name, row.text);
+    fmt::print("{}\n", matters ? fmt::format("measure {} first", rows[0].name)
+                               : "no constant matters by more than 1%: the plan stays the best or nearly so");
+  }
+  return {{"measure_first", matters ? Json(rows[0].name) : Json(nullptr)}, {"constants", std::move(list)}};
+}
+
+// ---- one tensor ----------------------------------------------------------------------------------------------------
+
+/// A way to split a parameter: a rule of a strategy file, and its text.
+struct SplitOption {
+  std::string rule, text;
+};
+
+std::vector<SplitOption> splitsOf(const PlanSummary::Tensor &tensor, const PlanSummary &summary) {
+  std::vector<SplitOption> all{{"{}", "whole"}};
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    for (const auto &[axis, size] : {std::pair("tp", summary.tp), {"dp", summary.dp}})
+      if (size > 1 && tensor.shape[d] >= size)
+        all.push_back({fmt::format("{{ {} = \"{}\" }}", d, axis), fmt::format("dimension {} over {}", d, axis)});
+  return all;
+}
+
+Json explainTensor(const Explained &e, const Replanner &planner, const std::string &path, bool print) {
+  const PlanSummary summary = summaryAndPrediction(e.file, *e.plan);
+  const auto tensor = std::ranges::find(summary.tensors, path, &PlanSummary::Tensor::name);
+  std::vector<std::string> names;
+  for (const auto &one : summary.tensors)
+    if (one.kind == "parameter" || one.kind == "Parameter")
+      names.push_back(one.name);
+  if (tensor == summary.tensors.end())
+    throw userError(fmt::format("--tensor {}: the plan has no such parameter{}", path, suggestion(path, names)));
+  std::string location;
+  const std::string module = path.substr(0, std::min(path.rfind('.'), path.size()));
+  for (const StepTime &step : e.breakdown.steps)
+    if (location.empty() && step.path == module)
+      location = step.location;
+  const std::string strategy = text(e.plan->plan().strategy());
+  const size_t shard = strategy.find("[shard]\n");
+  Json options = Json::array();
+  for (const SplitOption &option : splitsOf(*tensor, summary)) {
+    const std::string rule = fmt::format("\"{}\" = {}\n", layerPattern(path), option.rule);
+    std::string changed = strategy;
+    if (shard == std::string::npos)
+      changed += "[shard]\n" + rule;
+    else { // after the rules that are there: the last one wins
+      const size_t end = std::min(changed.find("\n[", shard), changed.size() - 1);
+      changed.insert(end + 1, rule);
+    }
+    Json row{{"split", option.text}, {"step_ms", nullptr}};
+    try {
+      const auto made = planner.plan({"--strategy", planner.file("strategy.toml", changed)});
+      const PlanSummary there = summaryAndPrediction("the new plan", *made);
+      const auto now = std::ranges::find(there.tensors, path, &PlanSummary::Tensor::name);
+      row["step_ms"] = inMs(there.predicted->step);
+      row["peak_bytes"] = *std::ranges::max_element(there.peakBytes);
+      row["chosen"] = now != there.tensors.end() && now->sharding == tensor->sharding;
+    } catch (const Error &error) {
+      row["why"] = error.what();
+    }
+    options.push_back(std::move(row));
+  }
+  if (print) {
+    fmt::print("\n{} {} is split {}{}\n", path, fmt::format("[{}]", fmt::join(tensor->shape, ", ")), tensor->sharding,
+               location.empty() ? "" : ", read at " + location);
+    for (const Json &row : options)
+      fmt::print("  {:<28} {:>10}  {}\n", row["split"].get<std::string>(),
+                 row["step_ms"].is_null() ? "-" : fmt::format("{:.4g} ms", row["step_ms"].get<double>()),
+                 row.contains("why")         ? row["why"].get<std::string>()
+                 : row["chosen"].get<bool>() ? "as in this plan"
+                                             : "");
+  }
+  return {{"path", path},
+          {"shape", tensor->shape},
+          {"split", tensor->sharding},
+          {"location", location},
+          {"options", std::move(options)}};
+}
+
+} // namespace
+
+int explain(int argc, char **argv) {
+  CLI::App app{"Says where the time and memory of a plan go, what the other plans were, and what would change it.",
+               "cleave explain"};
+  std::string file, program, tensor;
+  std::vector<std::string> changes;
+  bool json = false, sensitive = false;
+  app.add_option("plan", file, "plan file")->required()->type_name("FILE.plan");
+  app.add_option("--what-if", changes,
+                 "plan anew with one thing changed: \"mesh dp=8\", \"network 400\" (Gb/s between nodes), \"memory 40\" "
+                 "(GiB), \"batch 1024\", \"zero 2\"; may be repeated")
+      ->type_name("\"WHAT VALUE\"")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--tensor", tensor, "why this parameter is split as it is: its splits, and the step with each")
+      ->type_name("PATH");
+  app.add_flag("--sensitivity", sensitive,
+               "whether the plan is still the best if a constant of the cluster is 10% or 30% off");
+  app.add_option("--program", program, "the program that made the plan (default: beside cleave, or on PATH)")
+      ->type_name("PATH");
+  app.add_flag("--json", json, "as one JSON object");
+  if (!parseCommandLine(app, {argv + 1, argv + argc}))
+    return 0;
+  const Explained e = explained(file);
+  for (const std::string &words : changes)
+    parseWhatIf(words, e.cluster); // refuses mistakes before any work
+  const bool stored = !alternativesIn(e.plan->plan()).empty();
+  std::optional<Replanner> planner;
+  if (!stored || !changes.empty() || sensitive || !tensor.empty() || !program.empty())
+    planner.emplace(file, *e.plan, program);
+  const auto with = stored ? e.plan : planner->plan({"--alternatives"});
+  Json out = explainJson(e, *with);
+  if (!json) {
+    printTime(e);
+    printMemory(e);
+    printAlternatives(e, *with);
+  }
+  Json answers = Json::array();
+  for (const std::string &words : changes)
+    answers.push_back(whatIf(e, *planner, words, !json));
+  if (!answers.empty())
+    out["what_if"] = std::move(answers);
+  if (!tensor.empty())
+    out["tensor"] = explainTensor(e, *planner, tensor, !json);
+  if (sensitive)
+    out["sensitivity"] = sensitivity(e, *planner, !json);
+  if (json)
+    fmt::print("{}\n", jsonText(out));
+  return 0;
+}
+
+} // namespace cleave::tool
