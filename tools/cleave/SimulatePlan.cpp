@@ -160,8 +160,7 @@ PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan) 
   return report;
 }
 
-/// The cluster of the file `named`, or the plan's own if `named` is empty.
-static Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
+Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
   if (!named.empty())
     return Cluster::load(named);
   if (std::optional<Cluster> own = ownCluster(plan, file))
