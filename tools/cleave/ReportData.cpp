@@ -98,9 +98,9 @@ std::vector<uint32_t> stagesOf(const plan::Program &program) {
 }
 
 Json memoryJson(const MemoryParts &parts) {
-  return {{"parameters", parts.parameters},   {"gradients", parts.gradients}, {"optimizer states", parts.states},
-          {"activations", parts.activations}, {"inputs", parts.inputs},       {"workspace", parts.workspace},
-          {"attention scores", parts.scores}, {"others", parts.others}};
+  return {{"parameters", parts.parameters},   {"gradients", parts.gradients},     {"optimizer states", parts.states},
+          {"activations", parts.activations}, {"inputs", parts.inputs},           {"workspace", parts.workspace},
+          {"attention scores", parts.scores}, {"copies and others", parts.others}};
 }
 
 Json classesOf(const ReportInput &input) {

@@ -95,7 +95,29 @@ private:
     one.elements += tensor.elements;
   }
 
-  std::string pathOf(const plan::Step &step) const { return text(plan.strings()->Get(step.path())); }
+  /// The module of a step; of fused ops, whose paths are joined by " + ", the module that has them all.
+  std::string moduleOf(uint32_t path) const {
+    const std::string all = text(plan.strings()->Get(path));
+    std::vector<std::string> common;
+    bool first = true;
+    for (size_t at = 0; at <= all.size();) {
+      const size_t end = std::min(all.find(" + ", at), all.size());
+      const std::string part = all.substr(at, end - at);
+      at = end + 3;
+      if (part.empty() || part == "...") // an op of no module, or the rest
+        continue;
+      std::vector<std::string> words;
+      for (size_t w = 0; w <= part.size();
+           w = part.find('.', w) == std::string::npos ? part.size() + 1 : part.find('.', w) + 1)
+        words.push_back(part.substr(w, part.find('.', w) - w));
+      if (first)
+        common = words;
+      first = false;
+      const auto differs = std::mismatch(common.begin(), common.end(), words.begin(), words.end()).first;
+      common.erase(differs, common.end());
+    }
+    return fmt::format("{}", fmt::join(common, "."));
+  }
 
   /// Stages of all steps, and the collectives of the first rank of each coordinate on axis pp.
   void addSteps() {
@@ -112,7 +134,7 @@ private:
         const plan::Segment &segment = *program.segments()->Get(s);
         for (uint32_t i = 0; i < length(segment.steps()); ++i) {
           const plan::Step &step = *segment.steps()->Get(i);
-          ModuleRow &row = rowOf(pathOf(step));
+          ModuleRow &row = rowOf(moduleOf(step.path()));
           row.stages.insert(stageOfSegment(program, segment));
           if (const auto *collective = step.op_as_Collective(); collective && counts)
             addCollective(row, *collective, one, count);
@@ -144,7 +166,7 @@ private:
       }
     }
     for (const auto &[path, spent] : seconds)
-      rowOf(text(plan.strings()->Get(path))).seconds += spent;
+      rowOf(moduleOf(path)).seconds += spent;
   }
 
   const ReportInput &input;

@@ -3,6 +3,7 @@
 #include "partitioner/simulate/LiveBytes.h"
 #include "partitioner/simulate/Trace.h"
 #include "runtime/base/TraceFile.h"
+#include "runtime/plan/Segments.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <span>
 
 namespace cleave::tool {
 
@@ -21,6 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr size_t mostMemoryPoints = 800; ///< of one class
+constexpr size_t mostPasses = 60000;     ///< events of all classes, if each is a pass
 
 /// The kinds by which the page colours events, in the order of its legend.
 enum EventKind : int { ForwardPass, BackwardPass, WeightPass, UpdatePass, CollectiveEvent, MessageEvent, OtherPass };
@@ -54,16 +57,20 @@ public:
       steps += spans.size();
     merged = steps > mostEvents;
     // So that times are numbers of few digits, and a step of an iteration is told apart from the next.
-    tick = std::max(1e-9, input.simulation.stepSeconds / (merged ? 1e6 : 1e7));
+    tick = std::max(1e-9, input.simulation.stepSeconds / 1e7);
   }
 
   Json write() {
     Json classes = Json::array();
     for (size_t c = 0; c < input.simulation.timeline.size(); ++c)
-      classes.push_back({{"streams", streamsOf(c)}, {"memory", memoryOf(c)}});
+      if (written <= mostPasses)
+        classes.push_back({{"streams", streamsOf(c)}, {"memory", memoryOf(c)}});
+      else
+        classes.push_back({{"streams", Json::array()}, {"memory", Json::array()}});
     return {{"tick_ms", tick * 1e3},
             {"merged", merged},
             {"classes", std::move(classes)},
+            {"passes", std::move(passes)},
             {"names", std::move(names)}}; // [what, segment, source line, kind]
   }
 
@@ -74,8 +81,8 @@ private:
 
   int64_t ticks(double seconds) const { return std::llround(seconds / tick); }
 
-  /// Events are [name, microbatch, time since the end before it, duration, steps, time in steps], the last two only if
-  /// there are several steps.
+  /// Events are [name, microbatch, time since the end before it, duration], and if there are several steps: their
+  /// number, the time in them, and the index of an example in `passes`.
   Json streamsOf(size_t c) {
     std::map<uint32_t, std::vector<StepSpan>> streams;
     for (const StepSpan &span : input.simulation.timeline[c])
@@ -83,23 +90,50 @@ private:
     Json all = Json::array();
     for (const auto &[number, spans] : streams) {
       Json events = Json::array();
+      std::map<uint32_t, size_t> examples; // by segment
       int64_t at = 0;
-      for (size_t i = 0; i < spans.size();) {
-        const StepSpan &first = spans[i];
-        double end = first.end, busy = 0;
-        size_t steps = 0;
-        do
-          end = std::max(end, spans[i].end), busy += spans[i].end - spans[i].begin, ++steps;
-        while (++i < spans.size() && merged && spans[i].action == first.action);
-        const int64_t from = ticks(first.begin), to = std::max(from, ticks(end));
-        Json event{nameOf(c, first, steps > 1), programOf(c).train()->Get(first.action)->microbatch(), from - at,
-                   to - from};
-        if (steps > 1)
-          event.push_back(steps), event.push_back(ticks(busy));
-        events.push_back(std::move(event));
-        at = to;
+      for (size_t i = 0, next; i < spans.size(); i = next) {
+        for (next = i + 1; next < spans.size() && merged && spans[next].action == spans[i].action;)
+          ++next;
+        events.push_back(eventOf(c, std::span(spans).subspan(i, next - i), at));
+        if (next - i < 2)
+          continue;
+        const auto [found, added] =
+            examples.try_emplace(programOf(c).train()->Get(spans[i].action)->segment(), passes.size());
+        if (added)
+          passes.push_back(stepsOf(c, std::span(spans).subspan(i, next - i)));
+        events.back().push_back(found->second);
       }
+      written += events.size();
       all.push_back({{"name", streamName(number)}, {"events", std::move(events)}});
+    }
+    return all;
+  }
+
+  /// `at`: the end of the event before it; set to its end.
+  Json eventOf(size_t c, std::span<const StepSpan> steps, int64_t &at) {
+    const plan::Program &program = programOf(c);
+    const plan::Action &action = *program.train()->Get(steps.front().action);
+    double end = 0, busy = 0;
+    for (const StepSpan &step : steps)
+      end = std::max(end, step.end), busy += step.end - step.begin;
+    const int64_t from = ticks(steps.front().begin), to = std::max(from, ticks(end));
+    const bool one = perMicrobatch(program.segments()->Get(action.segment())->kind());
+    Json event{nameOf(c, steps.front(), steps.size() > 1), one ? action.microbatch() : -1, from - at, to - from};
+    if (steps.size() > 1)
+      event.push_back(steps.size()), event.push_back(ticks(busy));
+    at = to;
+    return event;
+  }
+
+  /// The steps of the first pass of a segment: [name, time since the end before it, duration].
+  Json stepsOf(size_t c, std::span<const StepSpan> steps) {
+    Json all = Json::array();
+    int64_t at = ticks(steps.front().begin);
+    for (const StepSpan &step : steps) {
+      const int64_t from = ticks(step.begin), to = std::max(from, ticks(step.end));
+      all.push_back({nameOf(c, step, false), from - at, to - from});
+      at = to;
     }
     return all;
   }
@@ -154,7 +188,8 @@ private:
   const plan::Plan &plan;
   bool merged = false;
   double tick = 0;
-  Json names = Json::array();
+  Json names = Json::array(), passes = Json::array();
+  size_t written = 0; ///< events
   std::map<std::tuple<std::string, std::string, std::string, int>, size_t> numbers;
 };
 

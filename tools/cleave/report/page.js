@@ -7,7 +7,7 @@ addEventListener("error", () => { root.dataset.errors = 1 + Number(root.dataset.
 const data = JSON.parse(document.getElementById("data").textContent);
 const head = data.head, lines = data.timeline;
 const kinds = ["forward", "backward", "weight gradient", "update", "collective", "message", "other"];
-const parts = ["parameters", "gradients", "optimizer states", "activations", "inputs", "workspace", "attention scores", "others"];
+const parts = ["parameters", "gradients", "optimizer states", "activations", "inputs", "workspace", "attention scores", "copies and others"];
 const partColours = [0, 1, 2, 5, 6, 3, 4, 7];
 const step = head.step_ms / lines.tick_ms; // ticks of the iteration
 let colours = {};
@@ -26,13 +26,13 @@ function el(tag, properties, ...children) {
 }
 const digits = (value, count = 3) => value === 0 ? "0" : Math.abs(value) >= 10 ** count ? Math.round(value).toLocaleString("en-US")
   : String(Number(value.toPrecision(count)));
-const time = ms => ms >= 1000 ? digits(ms / 1000, 4) + " s" : ms >= 1 ? digits(ms, 4) + " ms" : digits(ms * 1000) + " \u00b5s";
+const time = ms => ms === 0 ? "0" : ms >= 1000 ? digits(ms / 1000, 4) + " s" : ms >= 1 ? digits(ms, 4) + " ms" : digits(ms * 1000) + " \u00b5s";
 const bytes = count => count >= 2 ** 30 ? digits(count / 2 ** 30) + " GiB" : count >= 2 ** 20 ? digits(count / 2 ** 20) + " MiB"
   : count >= 1024 ? digits(count / 1024) + " KiB" : count + " B";
 const large = count => count >= 1e12 ? digits(count / 1e12) + " T" : count >= 1e9 ? digits(count / 1e9) + " G" : count >= 1e6
   ? digits(count / 1e6) + " M" : count.toLocaleString("en-US");
 const percent = share => (100 * share).toFixed(share < 0.1 ? 1 : 0) + "%";
-const counted = (count, unit) => count.toLocaleString("en-US") + " " + unit + (count === 1 ? "" : unit.endsWith("ch") ? "es" : "s");
+const counted = (count, unit) => count.toLocaleString("en-US") + " " + unit + (count === 1 ? "" : /(ch|ss)$/.test(unit) ? "es" : "s");
 const classText = one => "rank " + one.rank + (one.ranks > 1 ? " (\u00d7" + one.ranks + ")" : "");
 const stagesText = one => (one.stages.length > 1 ? "stages " : "stage ") + one.stages.join(", ");
 const hue = stage => Math.round(210 + stage * (data.stages.length > 6 ? 360 / data.stages.length : 67)) % 360;
@@ -112,17 +112,35 @@ const perPage = 12; // classes
 const shown = {first: 0, row: 0, event: -1};
 let canvas, memory, memoryClass = 0, layout = {rows: [], left: 80, top: 20, height: 0};
 
-/// The events of a stream as arrays; begins and ends ascend.
+function eventOf(name, microbatch, begin, length) {
+  const [what, pass, source, kind] = lines.names[name];
+  return {what, pass, source, kind, microbatch, begin, end: begin + length, steps: 1, busy: length, like: null};
+}
+
+/// The events of a stream; begins and ends ascend.
 function decoded(stream) {
-  const out = {name: stream.name.replace("sends to", "\u2192").replace("receives from", "\u2190"), events: [], begins: []};
+  const out = {name: stream.name.replace("sends to", "\u2192").replace("receives from", "\u2190"), events: []};
   let at = 0;
-  for (const [name, microbatch, gap, length, steps, busy] of stream.events) {
-    const [what, pass, source, kind] = lines.names[name];
-    const begin = at + gap;
-    out.events.push({what, pass, source, kind, microbatch, begin, end: at = begin + length, steps: steps || 1, busy: busy || length});
-    out.begins.push(begin);
+  for (const [name, microbatch, gap, length, steps, busy, like] of stream.events) {
+    const event = eventOf(name, microbatch, at + gap, length);
+    if (steps) Object.assign(event, {steps, busy, like: lines.passes[like]});
+    out.events.push(event);
+    at = event.end;
   }
   return out;
+}
+
+/// The steps of a pass, if it is drawn wide enough to tell them apart: as in the first pass of its kind.
+function stepsOf(event) {
+  const wide = (event.end - event.begin) / (view.to - view.from) * (canvas.clientWidth - layout.left);
+  if (!event.like || wide < Math.max(60, 2.5 * event.steps)) return [event];
+  const all = event.like.reduce((sum, one) => sum + one[1] + one[2], 0), scale = (event.end - event.begin) / Math.max(all, 1);
+  let at = event.begin;
+  return event.like.map(([name, gap, length]) => {
+    const step = eventOf(name, event.microbatch, at + gap * scale, length * scale);
+    at = step.end;
+    return step;
+  });
 }
 const streams = lines.classes.map(one => one.streams.map(decoded));
 
@@ -185,7 +203,7 @@ function firstAfter(stream, tick) {
 
 function shortName(event) {
   const microbatch = event.microbatch < 0 ? "" : " " + event.microbatch;
-  return event.steps > 1 ? event.what + microbatch : event.what;
+  return event.steps > 1 ? event.what + microbatch : event.what.replace(/^(\w+) .*\.(\w+)$/, "$1 $2");
 }
 
 function fitted(pen, text, width) {
@@ -202,24 +220,31 @@ function drawStream(pen, width, row) {
   pen.rect(layout.left, row.y, width - layout.left, row.height);
   pen.clip();
   let drawn = -1, drawnKind = -1;
-  for (let i = firstAfter(row.stream, view.from); i < row.stream.events.length; ++i) {
-    const event = row.stream.events[i];
-    if (event.begin > view.to) break;
+  const draws = event => {
+    if (event.end < view.from || event.begin > view.to) return;
     const x = xOf(event.begin, width), end = xOf(event.end, width);
-    if (end < drawn + 0.4 && event.kind === drawnKind) continue; // under what is drawn
+    if (end < drawn + 0.4 && event.kind === drawnKind) return; // under what is drawn
     const wide = Math.max(end - x - (end - x > 3 ? 0.6 : 0), 0.6);
     pen.fillStyle = colours["k" + event.kind];
-    pen.fillRect(x, row.y, wide, row.height);
+    const share = row.height < 15 ? event.busy / Math.max(1, event.end - event.begin) : 1;
+    if (share < 0.98) { // a pale bar, full in the share of the time that its steps take
+      pen.globalAlpha = 0.35;
+      pen.fillRect(x, row.y, wide, row.height);
+      pen.globalAlpha = 1;
+    }
+    pen.fillRect(x, row.y + row.height * (1 - Math.min(share, 1)), wide, row.height * Math.min(share, 1));
     drawn = x + wide;
     drawnKind = event.kind;
     const left = Math.max(x, layout.left), room = Math.min(end, width) - left - 6;
     if (row.height > 14 && room > 9) {
       let text = fitted(pen, shortName(event), room);
       if (!text && event.microbatch >= 0) text = String(event.microbatch);
-      pen.fillStyle = "#fff";
+      pen.fillStyle = root.dataset.theme === "dark" || [1, 3, 5, 6].includes(event.kind) ? "#0d1014" : "#fff";
       if (pen.measureText(text).width <= room) pen.fillText(text, left + 3, row.y + row.height / 2 + 0.5);
     }
-  }
+  };
+  for (let i = firstAfter(row.stream, view.from); i < row.stream.events.length && row.stream.events[i].begin <= view.to; ++i)
+    stepsOf(row.stream.events[i]).forEach(draws);
   const at = layout.rows[shown.row] === row && row.stream.events[shown.event];
   if (at) {
     pen.strokeStyle = colours.ink;
@@ -331,7 +356,8 @@ function eventAt(x, y) {
   const row = layout.rows.find(one => one.stream && y >= one.y && y < one.y + one.height);
   if (!row || x < layout.left) return null;
   const slack = 2 * (view.to - view.from) / (canvas.clientWidth - layout.left), tick = tickAt(x, canvas.clientWidth);
-  const event = row.stream.events[firstAfter(row.stream, tick - slack)];
+  const pass = row.stream.events[firstAfter(row.stream, tick - slack)];
+  const event = pass && (stepsOf(pass).find(one => one.end >= tick - slack) || pass);
   return event && event.begin <= tick + slack ? {event, owner: row.owner} : null;
 }
 
@@ -391,6 +417,7 @@ function listen() {
 }
 
 function timelineSection() {
+  const left = lines.classes.filter(one => !one.streams.length).length;
   const used = new Set(lines.names.map(name => name[3]));
   canvas = el("canvas", {tabindex: 0, role: "img", "aria-describedby": "said",
     "aria-label": "Timeline of the iteration. Plus and minus zoom, left and right move, up and down choose a stream, comma and full stop an event."});
@@ -399,7 +426,8 @@ function timelineSection() {
   for (let first = 0; first < data.classes.length; first += perPage)
     pages.push(el("option", {value: first}, "classes " + (first + 1) + "\u2013" + Math.min(first + perPage, data.classes.length)));
   section("timeline", "Timeline", "One row of streams for each class of equal ranks." + (lines.merged
-    ? " The steps that a pass has in a stream are one event." : ""),
+    ? " The steps that a pass has in a stream are one event; zoomed in, the steps of the first such pass stand for them."
+    : "") + (left > 0 ? " The last " + counted(left, "class") + " are left out." : ""),
     el("div", {class: "bar"}, ...kinds.map((kind, i) => used.has(i) ? key(paint(i), kind) : null)),
     el("div", {class: "bar"}, button("+", "Zoom in", () => zoom(0.6)), button("\u2212", "Zoom out", () => zoom(1 / 0.6)),
       button("\u2190", "Earlier", () => pan(-0.25)), button("\u2192", "Later", () => pan(0.25)), button("All", "Whole iteration", () => move(0, step)),
@@ -475,15 +503,15 @@ function sparkline(values) {
 function meshSection() {
   const nodes = data.nodes.map(node => el("div", {class: "node"},
     el("h3", {title: node.nodes > 1 ? "nodes " + node.members : ""}, "node " + node.first + (node.nodes > 1 ? " (\u00d7" + node.nodes + ")" : "")),
-    el("div", {class: "devices"}, ...node.devices.map(([rank, one]) => {
+    el("div", {class: "devices", style: {"--columns": Math.min(node.devices.length, 8)}}, ...node.devices.map(([rank, one]) => {
       const owner = data.classes[one];
       return el("div", {class: "device", style: {"--hue": hue(owner.stages[0])}, title: owner.device + ", " + stagesText(owner)}, String(rank),
-                el("small", {}, "st " + owner.stages.join(",")));
+                el("small", {}, "s" + owner.stages.join(",")));
     })),
     ...node.links.map(link => el("div", {class: "link", title: "busiest part " + Math.max(...link.percent) + "%"}, el("span", {}, link.name),
                                  sparkline(link.percent), el("span", {class: "num"}, percent(link.mean)))),
     node.omitted_links > 0 ? el("div", {class: "dim"}, counted(node.omitted_links, "further link") + " with less load") : null));
-  section("mesh", "Mesh and stages", "Nodes with their devices and links: a device has its rank and stage; a link its load over the iteration and the mean. "
+  section("mesh", "Mesh and stages", "Nodes with their devices and links: a device has its rank and its stage (s); a link its load over the iteration and the mean. "
     + "Nodes with equal ranks are one box; links with equal loads are one line.",
     table([["stage", false], ["layers", false], ["ranks", true], ["parameters", true], ["operations", true]], data.stages.map((stage, i) =>
       [el("span", {class: "key"}, el("i", {style: {"--hue": hue(i), background: "hsl(var(--hue) 55% var(--stage))"}}), String(i)), stage.layers,
@@ -530,17 +558,17 @@ function moduleItem(name, node, depth) {
   const empty = !below.childNodes.length;
   return el("details", {class: empty ? "leaf" : "", ...(depth < 2 && node.children.size ? {open: ""} : {})},
     el("summary", {}, el("span", {class: "path"}, name || "(model)", el("span", {class: "dim"}, (name === "*" ? " \u00d7" + node.times : "") +
-      (node.stages.size ? "  stage " + [...node.stages].join(", ") : ""))),
+      (node.stages.size ? "  stage" + (node.stages.size > 1 || /[-,]/.test([...node.stages][0]) ? "s " : " ") + [...node.stages].join(", ") : ""))),
       el("span", {class: "num"}, node.elements ? large(node.elements) : ""),
       el("span", {class: "num"}, node.count ? counted(node.count, "collective") : ""),
-      el("span", {class: "share"}, el("i", {style: {width: Math.round(100 * node.share) + "px"}}), percent(node.share))), below);
+      el("span", {class: "share"}, el("i", {style: {width: Math.round(100 * node.share) + "px"}}), !node.share ? "" : node.share < 0.0005 ? "<0.1%" : percent(node.share))), below);
 }
 
 function moduleSection() {
   const tree = moduleTree();
   moduleSums(tree);
   const list = [...tree.children].map(([name, node]) => moduleItem(name, node, 0));
-  if (tree.row) list.push(moduleItem("(no module)", {...tree.row, row: tree.row, children: new Map(), elements: 0, count: 0, stages: new Set(),
+  if (tree.row) list.push(moduleItem("(none or several)", {...tree.row, row: tree.row, children: new Map(), elements: 0, count: 0, stages: new Set(),
                                                      share: tree.row.share}, 0));
   section("modules", "Modules", "Repeated layers are one entry (*). For each module: parameters, collectives of an iteration, and its share of all ranks' "
     + "computing time.", ...list);
