@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr size_t mostMemoryPoints = 800; ///< of one class
-constexpr size_t mostPasses = 60000;     ///< events of all classes, if each is a pass
+constexpr size_t mostPasses = 40000;     ///< events of all classes, if each is a pass
 
 /// The kinds by which the page colours events, in the order of its legend.
 enum EventKind : int { ForwardPass, BackwardPass, WeightPass, UpdatePass, CollectiveEvent, MessageEvent, OtherPass };
@@ -81,6 +81,8 @@ private:
 
   int64_t ticks(double seconds) const { return std::llround(seconds / tick); }
 
+  static double secondsOf(std::span<const StepSpan> steps) { return steps.back().end - steps.front().begin; }
+
   /// Events are [name, microbatch, time since the end before it, duration], and if there are several steps: their
   /// number, the time in them, and the index of an example in `passes`.
   Json streamsOf(size_t c) {
@@ -90,20 +92,25 @@ private:
     Json all = Json::array();
     for (const auto &[number, spans] : streams) {
       Json events = Json::array();
-      std::map<uint32_t, size_t> examples; // by segment
+      std::map<uint32_t, std::pair<size_t, std::span<const StepSpan>>> examples; // by segment, in `passes`
       int64_t at = 0;
       for (size_t i = 0, next; i < spans.size(); i = next) {
         for (next = i + 1; next < spans.size() && merged && spans[next].action == spans[i].action;)
           ++next;
-        events.push_back(eventOf(c, std::span(spans).subspan(i, next - i), at));
-        if (next - i < 2)
+        const auto steps = std::span<const StepSpan>(spans).subspan(i, next - i);
+        events.push_back(eventOf(c, steps, at));
+        if (steps.size() < 2)
           continue;
-        const auto [found, added] =
-            examples.try_emplace(programOf(c).train()->Get(spans[i].action)->segment(), passes.size());
+        const uint32_t segment = programOf(c).train()->Get(steps.front().action)->segment();
+        const auto [found, added] = examples.try_emplace(segment, passes.size(), steps);
         if (added)
-          passes.push_back(stepsOf(c, std::span(spans).subspan(i, next - i)));
-        events.back().push_back(found->second);
+          passes.push_back(nullptr);
+        events.back().push_back(found->second.first);
+        if (secondsOf(steps) < secondsOf(found->second.second)) // waits least
+          found->second.second = steps;
       }
+      for (const auto &[segment, example] : examples)
+        passes[example.first] = stepsOf(c, example.second);
       written += events.size();
       all.push_back({{"name", streamName(number)}, {"events", std::move(events)}});
     }
@@ -126,7 +133,7 @@ private:
     return event;
   }
 
-  /// The steps of the first pass of a segment: [name, time since the end before it, duration].
+  /// The steps of a pass: [name, time since the end before it, duration].
   Json stepsOf(size_t c, std::span<const StepSpan> steps) {
     Json all = Json::array();
     int64_t at = ticks(steps.front().begin);

@@ -27,11 +27,12 @@ function el(tag, properties, ...children) {
 const digits = (value, count = 3) => value === 0 ? "0" : Math.abs(value) >= 10 ** count ? Math.round(value).toLocaleString("en-US")
   : String(Number(value.toPrecision(count)));
 const time = ms => ms === 0 ? "0" : ms >= 1000 ? digits(ms / 1000, 4) + " s" : ms >= 1 ? digits(ms, 4) + " ms" : digits(ms * 1000) + " \u00b5s";
+const exact = ms => ms >= 1000 ? (ms / 1000).toFixed(6) + " s" : ms.toFixed(4) + " ms";
 const bytes = count => count >= 2 ** 30 ? digits(count / 2 ** 30) + " GiB" : count >= 2 ** 20 ? digits(count / 2 ** 20) + " MiB"
   : count >= 1024 ? digits(count / 1024) + " KiB" : count + " B";
 const large = count => count >= 1e12 ? digits(count / 1e12) + " T" : count >= 1e9 ? digits(count / 1e9) + " G" : count >= 1e6
   ? digits(count / 1e6) + " M" : count.toLocaleString("en-US");
-const percent = share => (100 * share).toFixed(share < 0.1 ? 1 : 0) + "%";
+const percent = share => share === 0 ? "0%" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + "%";
 const counted = (count, unit) => count.toLocaleString("en-US") + " " + unit + (count === 1 ? "" : /(ch|ss)$/.test(unit) ? "es" : "s");
 const classText = one => "rank " + one.rank + (one.ranks > 1 ? " (\u00d7" + one.ranks + ")" : "");
 const stagesText = one => (one.stages.length > 1 ? "stages " : "stage ") + one.stages.join(", ");
@@ -130,7 +131,7 @@ function decoded(stream) {
   return out;
 }
 
-/// The steps of a pass, if it is drawn wide enough to tell them apart: as in the first pass of its kind.
+/// The steps of a pass, if it is drawn wide enough to tell them apart: as in the shortest pass of its kind.
 function stepsOf(event) {
   const wide = (event.end - event.begin) / (view.to - view.from) * (canvas.clientWidth - layout.left);
   if (!event.like || wide < Math.max(60, 2.5 * event.steps)) return [event];
@@ -181,8 +182,10 @@ const tickAt = (x, width) => view.from + (x - layout.left) / (width - layout.lef
 function drawAxis(pen, width, height) {
   const span = (view.to - view.from) * lines.tick_ms, rough = span / Math.max(2, (width - layout.left) / 110);
   const power = 10 ** Math.floor(Math.log10(rough)), unit = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
+  const [scale, name] = view.to * lines.tick_ms >= 1000 ? [1000, " s"] : view.to * lines.tick_ms >= 1 ? [1, " ms"] : [0.001, " \u00b5s"];
+  const decimals = Math.max(0, Math.ceil(-Math.log10(unit / scale) - 1e-9));
   for (let at = Math.ceil(view.from * lines.tick_ms / unit - 1e-9) * unit; at <= view.to * lines.tick_ms + unit * 1e-6; at += unit) {
-    const x = xOf(at / lines.tick_ms, width), text = at < unit / 2 ? "0" : time(Math.round(at / unit) * unit);
+    const x = xOf(at / lines.tick_ms, width), text = (at / scale).toFixed(decimals) + name;
     pen.fillStyle = colours.line;
     pen.fillRect(x, layout.top - 5, 1, height);
     pen.fillStyle = colours.dim;
@@ -203,7 +206,7 @@ function firstAfter(stream, tick) {
 
 function shortName(event) {
   const microbatch = event.microbatch < 0 ? "" : " " + event.microbatch;
-  return event.steps > 1 ? event.what + microbatch : event.what.replace(/^(\w+) .*\.(\w+)$/, "$1 $2");
+  return event.steps > 1 ? event.what + microbatch : event.what.replace(/^(\w+) \S*\.(\w*[a-z]\w*(\.\d+)?)$/i, "$1 $2");
 }
 
 function fitted(pen, text, width) {
@@ -238,7 +241,7 @@ function drawStream(pen, width, row) {
     const left = Math.max(x, layout.left), room = Math.min(end, width) - left - 6;
     if (row.height > 14 && room > 9) {
       let text = fitted(pen, shortName(event), room);
-      if (!text && event.microbatch >= 0) text = String(event.microbatch);
+      if (!text && event.microbatch >= 0 && event.steps > 1) text = String(event.microbatch);
       pen.fillStyle = root.dataset.theme === "dark" || [1, 3, 5, 6].includes(event.kind) ? "#0d1014" : "#fff";
       if (pen.measureText(text).width <= room) pen.fillText(text, left + 3, row.y + row.height / 2 + 0.5);
     }
@@ -343,7 +346,7 @@ function showTip(event, owner, x, y) {
   const share = event.busy / Math.max(1, event.end - event.begin);
   const rows = [["b", event.what], ["div", kinds[event.kind] + (event.pass ? ", pass " + event.pass : "")],
     ["div", event.microbatch < 0 ? "" : "microbatch " + event.microbatch], ["div", event.source],
-    ["div", "begins " + time(event.begin * lines.tick_ms) + ", takes " + time((event.end - event.begin) * lines.tick_ms)],
+    ["div", "begins " + exact(event.begin * lines.tick_ms) + ", takes " + time((event.end - event.begin) * lines.tick_ms)],
     ["div", event.steps > 1 ? counted(event.steps, "step") + (share < 0.995 ? ", busy " + percent(share) : "") : ""],
     ["div", classText(owner)]];
   tip.replaceChildren(...rows.filter(row => row[1]).map(([tag, text]) => el(tag, {}, text)));
@@ -426,7 +429,7 @@ function timelineSection() {
   for (let first = 0; first < data.classes.length; first += perPage)
     pages.push(el("option", {value: first}, "classes " + (first + 1) + "\u2013" + Math.min(first + perPage, data.classes.length)));
   section("timeline", "Timeline", "One row of streams for each class of equal ranks." + (lines.merged
-    ? " The steps that a pass has in a stream are one event; zoomed in, the steps of the first such pass stand for them."
+    ? " The steps that a pass has in a stream are one event; zoomed in, the steps of the shortest such pass stand for them."
     : "") + (left > 0 ? " The last " + counted(left, "class") + " are left out." : ""),
     el("div", {class: "bar"}, ...kinds.map((kind, i) => used.has(i) ? key(paint(i), kind) : null)),
     el("div", {class: "bar"}, button("+", "Zoom in", () => zoom(0.6)), button("\u2212", "Zoom out", () => zoom(1 / 0.6)),
@@ -448,11 +451,17 @@ function stacked(values, whole) { // values: [share, colour, text]
     el("i", {title: text, style: {width: 100 * value / whole + "%", background: colour}})));
 }
 
+/// A table of classes of ranks, closed if it is long.
+function classTable(heads, rows) {
+  const made = table(heads, rows);
+  return rows.length <= 8 ? made : el("details", {}, el("summary", {}, el("span", {}, "As a table")), made);
+}
+
 function memorySection() {
   memory = el("canvas", {role: "img", "aria-label": "Memory of a rank over the iteration"});
   const some = parts.filter(part => data.classes.some(one => one.memory[part] > 0));
   const bars = el("div", {class: "rows"});
-  for (const one of data.classes) {
+  for (const one of data.classes.slice(0, 40)) {
     const all = parts.reduce((sum, part) => sum + one.memory[part], 0), whole = Math.max(one.capacity_bytes, all + one.reserved_bytes);
     bars.append(el("span", {}, classText(one)), stacked([...parts.map((part, i) =>
       [one.memory[part], paint(partColours[i]), part + " " + bytes(one.memory[part])]),
@@ -468,7 +477,7 @@ function memorySection() {
     }}, ...data.classes.map((one, i) => el("option", {value: i}, classText(one) + ", " + stagesText(one))))) : null,
       el("span", {id: "room", class: "dim"})),
     memory, el("h3", {}, "At the peak"), bars,
-    table([["ranks", false], ...some.map(part => [part, true]), ["all", true]], data.classes.map(one =>
+    classTable([["ranks", false], ...some.map(part => [part, true]), ["all", true]], data.classes.map(one =>
       [classText(one), ...some.map(part => bytes(one.memory[part])), bytes(parts.reduce((sum, part) => sum + one.memory[part], 0))])));
 }
 
@@ -476,14 +485,14 @@ function timeSection() {
   const works = [...new Set(data.classes.flatMap(one => one.work.map(work => work[0])))];
   const colour = name => paint([0, 2, 5, 3, 7][works.indexOf(name) % 5]);
   const bars = el("div", {class: "rows"});
-  for (const one of data.classes)
+  for (const one of data.classes.slice(0, 40))
     bars.append(el("span", {}, classText(one)), stacked([...one.work.map(([name, ms]) => [ms, colour(name), name + " " + time(ms)]),
       [one.communication_ms, paint(4), "exposed communication " + time(one.communication_ms)],
       [one.idle_ms, "transparent", "idle " + time(one.idle_ms)]], Math.max(head.step_ms, 1e-9)),
       el("span", {class: "num"}, percent(one.busy_ms / Math.max(head.step_ms, 1e-9)) + " busy"));
   section("time", "Where the time goes", "Exposed communication is at times when the rank computes nothing; hidden communication is beside computation.",
     el("div", {class: "bar"}, ...works.map(name => key(colour(name), name)), key(paint(4), "exposed communication"), key("var(--panel)", "idle")),
-    bars, table([["ranks", false], ["device", false], ...works.map(name => [name, true]), ["computing", true], ["exposed", true], ["hidden", true],
+    bars, classTable([["ranks", false], ["device", false], ...works.map(name => [name, true]), ["computing", true], ["exposed", true], ["hidden", true],
                  ["idle", true]], data.classes.map(one => [classText(one), one.device,
       ...works.map(name => time((one.work.find(work => work[0] === name) || [0, 0])[1])), time(one.busy_ms), time(one.communication_ms),
       time(one.hidden_ms), time(one.idle_ms)])));
@@ -561,7 +570,7 @@ function moduleItem(name, node, depth) {
       (node.stages.size ? "  stage" + (node.stages.size > 1 || /[-,]/.test([...node.stages][0]) ? "s " : " ") + [...node.stages].join(", ") : ""))),
       el("span", {class: "num"}, node.elements ? large(node.elements) : ""),
       el("span", {class: "num"}, node.count ? counted(node.count, "collective") : ""),
-      el("span", {class: "share"}, el("i", {style: {width: Math.round(100 * node.share) + "px"}}), !node.share ? "" : node.share < 0.0005 ? "<0.1%" : percent(node.share))), below);
+      el("span", {class: "share"}, node.share ? el("i", {style: {width: Math.round(100 * node.share) + "px"}}) : null, !node.share ? "" : node.share < 0.0005 ? "<0.1%" : percent(node.share))), below);
 }
 
 function moduleSection() {
