@@ -167,7 +167,7 @@ private:
     for (size_t n = 0; n < nodes.size(); ++n)
       if (nodeNumber[n] == distinctNodes.size())
         distinctNodes.push_back(nodes[n]);
-    addFlows(plan, topology, meeting, distinctNodes, made);
+    addFlows(plan, topology, distinctNodes, made);
     return made;
   }
 

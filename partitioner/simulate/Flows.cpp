@@ -39,19 +39,85 @@ ProgramStreams streamsOf(const plan::Program &program) {
   return streams;
 }
 
+std::vector<ProgramStreams> allStreams(const plan::Plan &plan) {
+  std::vector<ProgramStreams> streams;
+  for (uint32_t p = 0; p < length(plan.programs()); ++p)
+    streams.push_back(streamsOf(*plan.programs()->Get(p)));
+  return streams;
+}
+
+/// Finds what the flows use of the links of one node.
+class NodeLinks {
+public:
+  NodeLinks(const plan::Plan &plan, Topology &topology, const RankClasses &ranks,
+            const std::vector<ProgramStreams> &streams)
+      : plan(plan), topology(topology), ranks(ranks), streams(streams), gpu(backendOf(plan) == Target::Kind::Cuda) {}
+
+  std::map<uint64_t, FlowShares> operator()(std::span<const uint32_t> node) {
+    std::map<uint64_t, FlowShares> here;
+    std::map<uint32_t, std::vector<uint32_t>> members; // of groups, on this node
+    for (const uint32_t rank : node) {
+      const plan::Rank &info = *plan.ranks()->Get(rank);
+      std::set<uint32_t> groups;
+      for (uint32_t e = 0; e < length(info.groups()); ++e)
+        if (groups.insert(info.groups()->Get(e)).second)
+          members[info.groups()->Get(e)].push_back(rank);
+      addMessagesOf(rank, here);
+    }
+    for (const auto &[group, on] : members) {
+      const plan::Rank &first = *plan.ranks()->Get(on.front());
+      uint32_t entry = 0;
+      while (first.groups()->Get(entry) != group)
+        ++entry;
+      const GroupUse &use = ranks.classes[ranks.classOf[on.front()]].groups[entry];
+      if (use.links.members > 1)
+        for (const LinkUse &each : topology.uses(use.links, on))
+          here[each.link][use.meeting] += each.share;
+    }
+    return here;
+  }
+
+private:
+  /// A GPU sends one message of a flow after the other, a host all at once.
+  void addMessagesOf(uint32_t rank, std::map<uint64_t, FlowShares> &here) {
+    const plan::Rank &info = *plan.ranks()->Get(rank);
+    const AlikeRanks &own = ranks.classes[ranks.classOf[rank]];
+    std::map<uint64_t, FlowShares> mine;
+    const auto add = [&](uint32_t flow, const std::vector<LinkUse> &uses) {
+      for (const LinkUse &use : uses) {
+        double &share = mine[use.link][flow];
+        share = gpu ? std::max(share, use.share) : share + use.share;
+      }
+    };
+    for (const auto &[entry, in] : streams[own.program].sends)
+      add(own.peers[entry].sent, topology.uses(rank, info.peers()->Get(entry), false));
+    for (const auto &[entry, in] : streams[own.program].receives)
+      add(own.peers[entry].received, topology.uses(info.peers()->Get(entry), rank, true));
+    for (const auto &[link, uses] : mine)
+      for (const auto &[flow, share] : uses)
+        here[link][flow] += share;
+  }
+
+  const plan::Plan &plan;
+  Topology &topology;
+  const RankClasses &ranks;
+  const std::vector<ProgramStreams> &streams; ///< by program
+  const bool gpu;
+};
+
 class FlowWriter {
 public:
-  FlowWriter(const plan::Plan &plan, Topology &topology, const std::vector<uint32_t> &meetingOf, RankClasses &ranks)
-      : plan(plan), topology(topology), meetingOf(meetingOf), ranks(ranks), gpu(backendOf(plan) == Target::Kind::Cuda) {
-    for (uint32_t p = 0; p < length(plan.programs()); ++p)
-      streams.push_back(streamsOf(*plan.programs()->Get(p)));
-  }
+  FlowWriter(const plan::Plan &plan, Topology &topology, RankClasses &ranks)
+      : plan(plan), topology(topology), ranks(ranks), gpu(backendOf(plan) == Target::Kind::Cuda),
+        streams(allStreams(plan)) {}
 
   void write(const std::vector<std::vector<uint32_t>> &nodes) {
     addMeetings();
     addMessages();
+    NodeLinks linksOf(plan, topology, ranks, streams);
     for (const std::vector<uint32_t> &node : nodes)
-      addNode(node);
+      for (auto &[link, uses] : linksOf(node))
+        links.insert(std::move(uses));
     for (const auto &uses : links)
       for (const auto &[flow, share] : uses)
         ranks.flows[flow].stretch = std::max(ranks.flows[flow].stretch, share);
@@ -61,8 +127,6 @@ public:
   }
 
 private:
-  using Uses = std::map<uint32_t, double>; ///< of one link: flow, share
-
   void addMeetings() {
     ranks.flows.resize(ranks.meetings.size());
     together.assign(ranks.meetings.size(), 1);
@@ -98,57 +162,12 @@ private:
       }
   }
 
-  void addNode(const std::vector<uint32_t> &node) {
-    std::map<uint64_t, Uses> here;
-    std::map<uint32_t, std::vector<uint32_t>> members; // of groups, on this node
-    for (const uint32_t rank : node) {
-      const plan::Rank &info = *plan.ranks()->Get(rank);
-      std::set<uint32_t> groups;
-      for (uint32_t e = 0; e < length(info.groups()); ++e)
-        if (groups.insert(info.groups()->Get(e)).second)
-          members[info.groups()->Get(e)].push_back(rank);
-      addMessagesOf(rank, here);
-    }
-    for (const auto &[group, on] : members) {
-      const plan::Rank &first = *plan.ranks()->Get(on.front());
-      uint32_t entry = 0;
-      while (first.groups()->Get(entry) != group)
-        ++entry;
-      const GroupLinks &use = ranks.classes[ranks.classOf[on.front()]].groups[entry].links;
-      if (use.members > 1)
-        for (const LinkUse &each : topology.uses(use, on))
-          here[each.link][meetingOf[group]] += each.share;
-    }
-    for (auto &[link, uses] : here)
-      links.insert(std::move(uses));
-  }
-
-  /// A GPU sends one message of a flow after the other, a host all at once.
-  void addMessagesOf(uint32_t rank, std::map<uint64_t, Uses> &here) {
-    const plan::Rank &info = *plan.ranks()->Get(rank);
-    const AlikeRanks &own = ranks.classes[ranks.classOf[rank]];
-    std::map<uint64_t, Uses> mine;
-    const auto add = [&](uint32_t flow, const std::vector<LinkUse> &uses) {
-      for (const LinkUse &use : uses) {
-        double &share = mine[use.link][flow];
-        share = gpu ? std::max(share, use.share) : share + use.share;
-      }
-    };
-    for (const auto &[entry, in] : streams[own.program].sends)
-      add(own.peers[entry].sent, topology.uses(rank, info.peers()->Get(entry), false));
-    for (const auto &[entry, in] : streams[own.program].receives)
-      add(own.peers[entry].received, topology.uses(info.peers()->Get(entry), rank, true));
-    for (const auto &[link, uses] : mine)
-      for (const auto &[flow, share] : uses)
-        here[link][flow] += share;
-  }
-
   /// Numbers the links that cannot carry all of their flows at full speed.
   void shareLinks() {
-    std::set<Uses> shared;
-    for (const Uses &uses : links) {
+    std::set<FlowShares> shared;
+    for (const FlowShares &uses : links) {
       double most = 0;
-      Uses parts;
+      FlowShares parts;
       for (const auto &[flow, share] : uses) {
         parts[flow] = share / ranks.flows[flow].stretch;
         most += parts[flow] * static_cast<double>(together[flow]);
@@ -156,7 +175,7 @@ private:
       if (most > 1 + 1e-9)
         shared.insert(std::move(parts));
     }
-    for (const Uses &uses : shared) {
+    for (const FlowShares &uses : shared) {
       for (const auto &[flow, share] : uses)
         ranks.flows[flow].uses.push_back({ranks.links, share});
       ++ranks.links;
@@ -165,20 +184,25 @@ private:
 
   const plan::Plan &plan;
   Topology &topology;
-  const std::vector<uint32_t> &meetingOf;
   RankClasses &ranks;
   const bool gpu;
-  std::vector<ProgramStreams> streams; ///< by program
-  std::vector<size_t> together;        ///< by flow: how many transfers of two equal ranks may move at the same time
+  const std::vector<ProgramStreams> streams; ///< by program
+  std::vector<size_t> together; ///< by flow: how many transfers of two equal ranks may move at the same time
   std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>> meetingStreams; ///< by meeting and representative
-  std::set<Uses> links;
+  std::set<FlowShares> links;
 };
 
 } // namespace
 
-void addFlows(const plan::Plan &plan, Topology &topology, const std::vector<uint32_t> &meetingOf,
-              const std::vector<std::vector<uint32_t>> &nodes, RankClasses &ranks) {
-  FlowWriter(plan, topology, meetingOf, ranks).write(nodes);
+void addFlows(const plan::Plan &plan, Topology &topology, const std::vector<std::vector<uint32_t>> &nodes,
+              RankClasses &ranks) {
+  FlowWriter(plan, topology, ranks).write(nodes);
+}
+
+std::map<uint64_t, FlowShares> linksOfNode(const plan::Plan &plan, Topology &topology, const RankClasses &ranks,
+                                           std::span<const uint32_t> node) {
+  const std::vector<ProgramStreams> streams = allStreams(plan);
+  return NodeLinks(plan, topology, ranks, streams)(node);
 }
 
 } // namespace cleave::partitioner

@@ -24,6 +24,17 @@ uint64_t pairLink(uint32_t from, uint32_t to) { return uint64_t{1} << 62 | uint6
 
 } // namespace
 
+LinkEnds linkEnds(uint64_t link) {
+  if (link >> 62)
+    return {.kind = LinkKind::Pair,
+            .device = static_cast<uint32_t>(link >> 31 & 0x7fffffff),
+            .other = static_cast<uint32_t>(link & 0x7fffffff)};
+  if (link < 2)
+    return {.kind = LinkKind::Network, .in = link == In};
+  const auto device = static_cast<uint32_t>((link - 2) / 4);
+  return {.kind = (link - 2) % 4 < 2 ? LinkKind::Pcie : LinkKind::Port, .in = link % 2 == In, .device = device};
+}
+
 /// The places of chosen devices, with their nodes numbered from 0.
 static std::vector<Cluster::Place> placesOf(const Cluster &cluster, std::span<const uint32_t> devices) {
   const std::vector<Cluster::Place> all = cluster.places(static_cast<int64_t>(devices.back()) + 1);

@@ -21,6 +21,16 @@ struct LinkUse {
   double share;  ///< of the rate that the link reaches for this transfer; at most 1
 };
 
+/// What a number of a link means. Devices are numbered in their node.
+enum class LinkKind : uint8_t { Network, Pcie, Port, Pair };
+struct LinkEnds {
+  LinkKind kind;
+  bool in = false;     ///< direction; not of a pair
+  uint32_t device = 0; ///< not of the network
+  uint32_t other = 0;  ///< of a pair: the device to which the link leads
+};
+LinkEnds linkEnds(uint64_t link);
+
 class Topology {
 public:
   /// `devices`: those on which the ranks run, ascending; empty: rank r runs on device r. Throws userError if the

@@ -56,15 +56,9 @@ private:
     const plan::Segment &segment = *program.segments()->Get(action.segment());
     const std::string name = segment.name() ? segment.name()->str() : "";
     out.span(one.representative, span.stream,
-             merged ? fmt::format("{} {}", name, action.microbatch()) : nameOf(*segment.steps()->Get(span.step)), name,
-             span.begin, span.end - span.begin, {{"segment", name}, {"microbatch", action.microbatch()}});
-  }
-
-  /// The kind and module path of a step.
-  std::string nameOf(const plan::Step &step) const {
-    const std::string kind = plan::EnumNameStepOp(step.op_type());
-    const std::string path = step.path() < length(plan.strings()) ? plan.strings()->Get(step.path())->str() : "";
-    return path.empty() ? kind : kind + " " + path;
+             merged ? fmt::format("{} {}", name, action.microbatch())
+                    : stepName(plan, *segment.steps()->Get(span.step)),
+             name, span.begin, span.end - span.begin, {{"segment", name}, {"microbatch", action.microbatch()}});
   }
 
   const plan::Plan &plan;
@@ -73,6 +67,12 @@ private:
 };
 
 } // namespace
+
+std::string stepName(const plan::Plan &plan, const plan::Step &step) {
+  const std::string kind = plan::EnumNameStepOp(step.op_type());
+  const std::string path = step.path() < length(plan.strings()) ? plan.strings()->Get(step.path())->str() : "";
+  return path.empty() ? kind : kind + " " + path;
+}
 
 void writeSimulatedTrace(const std::string &file, const plan::Plan &plan, const Simulation &simulation) {
   TraceWriter(file, plan, simulation).write();

@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-static std::string streamName(uint32_t number) {
+std::string streamName(uint32_t number) {
   if (number == 0)
     return "computes";
   if (number == 1)

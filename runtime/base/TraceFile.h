@@ -8,6 +8,9 @@
 
 namespace cleave {
 
+/// The purpose of the plan's stream of this number: "computes", "collectives", "sends to peer 0".
+std::string streamName(uint32_t number);
+
 /// Writes events as they arrive, in blocks of a megabyte. The file appears complete or not at all. Errors name the file
 /// (AtomicFile.h).
 class TraceFile {

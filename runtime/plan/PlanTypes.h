@@ -21,6 +21,7 @@ struct Plan;
 struct PlanT;
 struct Program;
 struct Rank;
+struct Segment;
 struct Slot;
 struct Sharding;
 struct Step;

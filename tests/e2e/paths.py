@@ -22,7 +22,8 @@ USES = {
         ["mlp", "plan", "--strategy", "PATH", "-o", "HERE/new.plan"], ["mlp", "check", "--data", DIGITS, "--strategy", "PATH"],
         ["mlp", "graph", "--strategy", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
         ["cleave", "simulate", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "PATH"],
-        ["cleave", "simulate", "--pipeline", "PATH"],
+        ["cleave", "simulate", "--pipeline", "PATH"], ["cleave", "report", "PATH", "-o", "HERE/new.html"],
+        ["cleave", "report", "HERE/p.plan", "-o", "HERE/new.html", "--cluster", "PATH"],
         ["cleave", "simulate", "HERE/p.plan", "--cluster", "HERE/c.toml", "--against", "PATH"],
     ],
     "read data": [
@@ -48,6 +49,7 @@ USES = {
         ["cleave-opt", "HERE/graph.mlir", "-o", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "HERE/c.toml", "--trace", "PATH"],
         ["cleave", "simulate", "--pipeline", "HERE/spec.json", "--trace", "PATH"],
         ["cleave", "doctor", "--cluster", "PATH"],
+        ["cleave", "report", "HERE/p.plan", "--cluster", "HERE/c.toml", "-o", "PATH"],
     ],
     "write folder": [
         ["mlp", *TRAIN, "--checkpoint", "PATH"], ["mlp", *TRAIN, "--resume-if-any", "--checkpoint-every", "3", "--checkpoint", "PATH"],
@@ -170,7 +172,7 @@ class Paths(unittest.TestCase):
         used = {(" ".join(use[:2]) if use[0] in ("mlp", "gpt", "cleave") else use[0], word)
                 for uses in USES.values() for use in uses for word, path in zip(use, use[1:]) if path == "PATH"}
         missing = set()
-        for command in ("mlp train", "mlp eval", "mlp predict", "mlp plan", "mlp check", "mlp graph", "cleave simulate", "cleave doctor",
+        for command in ("mlp train", "mlp eval", "mlp predict", "mlp plan", "mlp check", "mlp graph", "cleave simulate", "cleave report", "cleave doctor",
                         "cleave-run"):
             words = command.split()
             text = subprocess.run([os.path.join(programs.BIN, words[0]), *words[1:], "--help"], capture_output=True, text=True, timeout=60).stdout

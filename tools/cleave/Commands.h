@@ -14,6 +14,7 @@ int verify(int argc, char **argv);
 int diff(int argc, char **argv);
 int explain(int argc, char **argv);
 int simulate(int argc, char **argv);
+int report(int argc, char **argv);
 int solve(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);

@@ -1,5 +1,8 @@
 // cleave simulate FILE.plan: a plan on a cluster.
 #pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "runtime/plan/PlanTypes.h"
+
 #include <string>
 
 namespace cleave::tool {
@@ -10,6 +13,10 @@ struct SimulatePlanOptions {
   std::string against; ///< trace of a run of the plan; empty: none
   bool json = false;
 };
+
+/// The cluster of the file `named`, or the plan's own if `named` is empty. Throws userError that names --cluster if
+/// there is none. `file`: the plan's, for messages.
+partitioner::Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named);
 
 /// Prints the prediction, as one JSON object or as a page, and writes the trace. Throws an Error; then nothing is
 /// printed or written.

@@ -20,6 +20,7 @@ const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
+    {"report", "write a page for a browser about a plan's predicted iteration", tool::report},
     {"solve", "find the best choices of a sharding-choice problem", tool::solve},
     {"explain", "say where a plan's time and memory go, what the other plans were, and what would change it",
      tool::explain},
