@@ -286,7 +286,8 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
   impl->warnOfMicrobatches(file->plan());
   if (!made.problem.empty())
-    throw environmentError(fmt::format("the plan does not fit cluster {}: {}", options.cluster, made.problem));
+    throw environmentError(fmt::format("the plan does not fit cluster {}: {}",
+                                       options.cluster.empty() ? "of " + options.like : options.cluster, made.problem));
   if (!made.change.empty())
     std::fputs((made.change + "\n").c_str(), stderr);
   if (!options.alternatives || (found && !resolved.code))

@@ -1,6 +1,5 @@
 // The commands of `cleave`. Each takes its arguments (argv[0] is the command) and returns the exit status.
 #pragma once
-#include "partitioner/cluster/Cluster.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/plan/summary/PlanSummary.h"
 
@@ -27,9 +26,6 @@ std::shared_ptr<const PlanFile> loadSound(const std::string &file);
 /// environmentError if the plan's text of its cluster is not valid.
 PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan);
 
-/// The cluster of the file `named`, or the plan's own if `named` is empty. Throws userError if there is none.
-partitioner::Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named);
-
 /// The differences between two plans: {"step_ms": [a, b], "peak_bytes": [a, b], "changes": [{"what", "a", "b"}]}.
 nlohmann::ordered_json diffJson(const PlanSummary &a, const PlanSummary &b);
 /// The same as a table with these headings.
@@ -40,6 +36,8 @@ std::string showPage(const PlanSummary &report);
 /// A listing of every program's segments with their steps, slots and layouts.
 std::string showSteps(const plan::Plan &plan);
 
+/// Milliseconds.
+inline double inMs(double seconds) { return seconds * 1e3; }
 /// Bytes as MiB with three significant digits: "12.1", "0.937", "1,024".
 std::string mebibytes(double bytes);
 /// "blocks.0-3, norm" for ["blocks.0", ..., "blocks.3", "norm"].

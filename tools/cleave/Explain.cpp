@@ -3,12 +3,12 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
-#include "runtime/base/ParseNumber.h"
 #include "runtime/options/CommandLine.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
-#include "tools/cleave/RunProgram.h"
+#include "tools/cleave/SimulatePlan.h"
+#include "tools/cleave/WhatIf.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,10 +25,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double mattersFrom = 0.01; ///< of a step: a smaller difference is said not to matter
+constexpr double worthMeasuring = 0.01; ///< of a step
 constexpr size_t mostExplained = 8;
-
-double inMs(double seconds) { return seconds * 1e3; }
 
 struct Explained {
   std::string file;
@@ -83,13 +81,24 @@ std::vector<int64_t> stagesOf(const plan::Plan &plan, uint32_t rank) {
   return stages;
 }
 
+/// The pattern of a path; of each part where ops of several modules are fused.
+std::string foldedPath(const std::string &path) {
+  std::string folded;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find(" + ", at), path.size());
+    folded += (at ? " + " : "") + layerPattern(path.substr(at, end - at));
+    at = end + 3;
+  }
+  return folded;
+}
+
 /// Steps of repeated layers as one.
 std::vector<StepTime> foldedSteps(const std::vector<StepTime> &steps) {
   std::map<std::pair<std::string, std::string>, StepTime> folded;
   for (const StepTime &step : steps) {
-    StepTime &all = folded[{step.kind, layerPattern(step.path)}];
+    StepTime &all = folded[{step.kind, foldedPath(step.path)}];
     if (all.kind.empty())
-      all = {step.kind, layerPattern(step.path), step.location, step.communicates, 0};
+      all = {step.kind, foldedPath(step.path), step.location, step.communicates, 0};
     all.seconds += step.seconds;
   }
   std::vector<StepTime> list;
@@ -113,7 +122,7 @@ std::string bottleneckText(const Explained &e, const Term &largest) {
 std::vector<std::pair<std::string, KeptBytes>> foldedKept(const std::vector<KeptBytes> &kept) {
   std::map<std::string, KeptBytes> folded;
   for (const KeptBytes &one : kept) {
-    KeptBytes &all = folded[layerPattern(one.path)];
+    KeptBytes &all = folded[foldedPath(one.path)];
     all.bytes += one.all();
     all.inFlight = std::max(all.inFlight, one.inFlight);
   }
@@ -128,39 +137,9 @@ std::vector<std::pair<const char *, uint64_t>> memoryTerms(const MemoryParts &pa
           {"attention scores", parts.scores}, {"others", parts.others}};
 }
 
-// ---- alternatives --------------------------------------------------------------------------------------------------
-
-struct Reason {
-  std::string text;
-  bool matters = true;
-};
-
-/// Why an alternative lost: what grew most.
-Reason reasonOf(const plan::Alternative &other, const Explained &e) {
-  if (other.step() == 0)
-    return {fmt::format("does not fit: needs {:.2f} GiB of {:.2f}", double(other.peak_bytes()) / (1 << 30),
-                        double(other.capacity()) / (1 << 30))};
-  const ClassTimes &own = e.breakdown.times;
-  const double difference = other.step() - e.simulation.stepSeconds;
-  if (std::abs(difference) <= mattersFrom * e.simulation.stepSeconds)
-    return {"hardly matters", false};
-  const Term terms[] = {{"computation", other.busy() - own.busy},
-                        {"communication", other.communication() - own.communication},
-                        {"waiting", other.idle() - own.idle}};
-  const Term &most = *std::ranges::max_element(terms, {}, &Term::seconds);
-  return {difference < 0 ? "is faster" : fmt::format("{} +{:.3g} ms", most.what, inMs(most.seconds))};
-}
-
-std::vector<const plan::Alternative *> alternativesIn(const plan::Plan &plan) {
-  std::vector<const plan::Alternative *> all;
-  for (uint32_t i = 0; plan.alternatives() && i < plan.alternatives()->size(); ++i)
-    all.push_back(plan.alternatives()->Get(i));
-  return all;
-}
-
 // ---- output --------------------------------------------------------------------------------------------------------
 
-Json explainJson(const Explained &e, const PlanFile &withAlternatives) {
+Json explainJson(const Explained &e, const std::vector<OtherPlan> &others) {
   const std::vector<Term> terms = termsOf(e);
   Json out{{"step_ms", inMs(e.simulation.stepSeconds)}, {"bubble_fraction", e.simulation.bubbleFraction}};
   Json bottleneck{{"rank", e.breakdown.rank},
@@ -180,7 +159,7 @@ Json explainJson(const Explained &e, const PlanFile &withAlternatives) {
   if (!list.empty())
     bottleneck["op"] = list[0];
   out["bottleneck"] = std::move(bottleneck);
-  Json time = Json::array(), axes = Json::array(), memory, kept = Json::array(), others = Json::array();
+  Json time = Json::array(), axes = Json::array(), memory, kept = Json::array(), alternatives = Json::array();
   for (const Term &term : terms)
     time.push_back({{"what", term.what}, {"ms", inMs(term.seconds)}});
   for (const AxisTime &axis : e.breakdown.axes)
@@ -189,24 +168,22 @@ Json explainJson(const Explained &e, const PlanFile &withAlternatives) {
     memory[what] = bytes;
   for (const auto &[path, bytes] : foldedKept(e.breakdown.kept))
     kept.push_back({{"path", path}, {"bytes", bytes.bytes}, {"microbatches", bytes.inFlight}});
-  for (const plan::Alternative *one : alternativesIn(withAlternatives.plan())) {
-    const Reason reason = reasonOf(*one, e);
-    others.push_back({{"decision", text(one->decision())},
-                      {"value", text(one->value())},
-                      {"pinned", fmt::format("{} {}", text(one->decision()), text(one->value()))},
-                      {"step_ms", one->step() > 0 ? Json(inMs(one->step())) : Json(nullptr)},
-                      {"peak_bytes", one->peak_bytes()},
-                      {"capacity_bytes", one->capacity()},
-                      {"reason", reason.text},
-                      {"matters", reason.matters}});
-  }
+  for (const OtherPlan &one : others)
+    alternatives.push_back({{"decision", one.decision},
+                            {"value", one.value},
+                            {"pinned", fmt::format("{} {}", one.decision, one.value)},
+                            {"step_ms", one.step > 0 ? Json(inMs(one.step)) : Json(nullptr)},
+                            {"peak_bytes", one.peakBytes},
+                            {"capacity_bytes", one.capacity},
+                            {"reason", one.reason},
+                            {"matters", one.matters}});
   out["time"] = std::move(time), out["axes"] = std::move(axes), out["steps"] = std::move(list);
   out["memory"] = {{"rank", e.breakdown.memory.rank},
                    {"needed_bytes", e.breakdown.memory.needed},
                    {"capacity_bytes", e.breakdown.memory.capacity},
                    {"parts", std::move(memory)},
                    {"kept", std::move(kept)}};
-  out["alternatives"] = std::move(others);
+  out["alternatives"] = std::move(alternatives);
   return out;
 }
 
@@ -246,85 +223,35 @@ void printMemory(const Explained &e) {
                mebibytes(double(kept[i].second.bytes)), kept[i].second.inFlight);
 }
 
-void printAlternatives(const Explained &e, const PlanFile &withAlternatives) {
-  const auto all = alternativesIn(withAlternatives.plan());
+void printAlternatives(const std::vector<OtherPlan> &others) {
   fmt::print("\nother plans, each with one decision changed:\n");
-  if (all.empty())
+  if (others.empty())
     fmt::print("  there are none\n");
-  for (const plan::Alternative *one : all)
-    fmt::print("  {:<40} {:>10}  {:>9} MiB  {}\n", fmt::format("{} {}", text(one->decision()), text(one->value())),
-               one->step() > 0 ? fmt::format("{:.4g} ms", inMs(one->step())) : "-",
-               mebibytes(double(one->peak_bytes())), reasonOf(*one, e).text);
+  for (const OtherPlan &one : others)
+    fmt::print("  {:<40} {:>10}  {:>9} MiB  {}\n", fmt::format("{} {}", one.decision, one.value),
+               one.step > 0 ? fmt::format("{:.4g} ms", inMs(one.step)) : "-", mebibytes(double(one.peakBytes)),
+               one.reason);
 }
 
 // ---- what if -------------------------------------------------------------------------------------------------------
 
-/// A change of the request or of the hardware, from text like "mesh dp=8" or "network 400".
-struct WhatIf {
-  std::vector<std::string> options; ///< of PROGRAM plan
-  std::optional<Cluster> cluster;   ///< changed
-};
-
-double positive(const std::string &words, const std::string &value) {
-  const std::optional<double> number = parseNumber<double>(value);
-  if (!number || !(*number > 0) || !std::isfinite(*number))
-    throw userError(fmt::format("--what-if \"{}\": must be a number above 0, found '{}'", words, value));
-  return *number;
-}
-
-WhatIf parseWhatIf(const std::string &words, const Cluster &cluster) {
-  const size_t space = words.find(' ');
-  const std::string what = words.substr(0, space),
-                    value = space == std::string::npos ? "" : words.substr(words.find_first_not_of(' ', space));
-  static const std::map<std::string, std::string> byOption = {
-      {"mesh", "--mesh"},           {"devices", "--devices"},     {"batch", "--batch"},
-      {"zero", "--zero"},           {"schedule", "--schedule"},   {"microbatches", "--microbatches"},
-      {"recompute", "--recompute"}, {"precision", "--precision"}, {"strategy", "--strategy"}};
-  if (const auto found = byOption.find(what); found != byOption.end() && !value.empty())
-    return {{found->second, value}, std::nullopt};
-  if (what == "sequence" && value == "tp")
-    return {{"--sequence-parallel"}, std::nullopt};
-  if (what == "network" && !value.empty()) {
-    Cluster changed = cluster;
-    if (!changed.network)
-      throw userError(fmt::format("--what-if \"{}\": the cluster {} has one node and no network", words, cluster.name));
-    changed.network->gbPerS = positive(words, value) / 8; // from Gb/s
-    return {{}, changed};
-  }
-  if (what == "memory" && !value.empty()) {
-    Cluster changed = cluster;
-    for (DeviceKind &kind : changed.devices)
-      kind.memoryGib = positive(words, value);
-    return {{}, changed};
-  }
-  std::vector<std::string> known{"network", "memory", "sequence"};
-  for (const auto &[word, option] : byOption)
-    known.push_back(word);
-  std::ranges::sort(known);
-  throw userError(
-      fmt::format("--what-if \"{}\": must be one of {}, and a value, such as \"mesh dp=8\" or \"network 400\" "
-                  "(Gb/s between nodes){}",
-                  words, fmt::join(known, ", "), suggestion(what, known)));
-}
-
-std::shared_ptr<const PlanFile> replanned(const Replanner &planner, const WhatIf &change) {
-  std::vector<std::string> options = change.options;
-  if (change.cluster) {
-    options.emplace_back("--cluster");
-    options.push_back(planner.file("cluster.toml", change.cluster->toToml()));
-  }
-  return planner.plan(options);
-}
-
 Json whatIf(const Explained &e, const Replanner &planner, const std::string &words, bool print) {
-  const auto made = replanned(planner, parseWhatIf(words, e.cluster));
-  const PlanSummary before = summaryAndPrediction(e.file, *e.plan), after = summaryAndPrediction("the new plan", *made);
-  const double a = before.predicted->step, b = after.predicted->step;
+  const Answer made = answer(planner, parseWhatIf(words, e.cluster));
   Json out{{"change", words}};
+  if (!made.problem.empty())
+    out["problem"] = made.problem;
+  if (print && !made.problem.empty())
+    fmt::print("\nwith {}: {}\n", words, made.problem);
+  if (!made.plan)
+    return out;
+  const PlanSummary before = summaryAndPrediction(e.file, *e.plan),
+                    after = summaryAndPrediction("the new plan", *made.plan);
+  const double a = before.predicted->step, b = after.predicted->step;
+  out["searched"] = made.searched;
   out.update(diffJson(before, after));
   if (print) {
-    fmt::print("\nwith {}: {:.4g} ms a step instead of {:.4g} ({:+.1f}%)\n", words, inMs(b), inMs(a),
-               a > 0 ? 100 * (b / a - 1) : 0);
+    fmt::print("\nwith {}{}: {:.4g} ms a step instead of {:.4g} ({:+.1f}%)\n", words,
+               made.searched ? " and all else found anew" : "", inMs(b), inMs(a), a > 0 ? 100 * (b / a - 1) : 0);
     printDiff(before, after, "now", "then");
   }
   return out;
@@ -380,9 +307,11 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
     for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
       Cluster changed = e.cluster;
       constant.scale(changed, factor);
-      const auto best = replanned(planner, {{}, changed});
+      const Answer best = answer(planner, {.words = constant.name, .cluster = changed});
+      if (!best.plan)
+        throw environmentError(best.problem);
       const double kept = simulate(e.plan->plan(), changed).stepSeconds,
-                   there = simulate(best->plan(), changed).stepSeconds,
+                   there = simulate(best.plan->plan(), changed).stepSeconds,
                    loss = there > 0 ? std::max(0.0, kept / there - 1) : 0;
       row.worst = std::max(row.worst, loss);
       row.losses[fmt::format("{:+.0f}%", 100 * (factor - 1))] = loss;
@@ -394,7 +323,7 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
   Json list = Json::array();
   for (const Row &row : rows)
     list.push_back({{"constant", row.name}, {"worst_loss", row.worst}, {"losses", row.losses}});
-  const bool matters = !rows.empty() && rows[0].worst > mattersFrom;
+  const bool matters = !rows.empty() && rows[0].worst > worthMeasuring;
   if (print) {
     fmt::print("\nwhat this plan loses against the best one if a constant of the cluster is off by\n{:<28}", "");
     for (const char *error : {"-30%", "-10%", "+10%", "+30%"})
@@ -457,7 +386,8 @@ Json explainTensor(const Explained &e, const Replanner &planner, const std::stri
       const auto now = std::ranges::find(there.tensors, path, &PlanSummary::Tensor::name);
       row["step_ms"] = inMs(there.predicted->step);
       row["peak_bytes"] = *std::ranges::max_element(there.peakBytes);
-      row["chosen"] = now != there.tensors.end() && now->sharding == tensor->sharding;
+      const double change = there.predicted->step / e.simulation.stepSeconds - 1;
+      row["chosen"] = now != there.tensors.end() && now->sharding == tensor->sharding && std::abs(change) < 1e-6;
     } catch (const Error &error) {
       row["why"] = error.what();
     }
@@ -507,16 +437,17 @@ int explain(int argc, char **argv) {
   const Explained e = explained(file);
   for (const std::string &words : changes)
     parseWhatIf(words, e.cluster); // refuses mistakes before any work
-  const bool stored = !alternativesIn(e.plan->plan()).empty();
+  std::vector<OtherPlan> others = otherPlans(*e.plan, e.simulation);
   std::optional<Replanner> planner;
-  if (!stored || !changes.empty() || sensitive || !tensor.empty() || !program.empty())
+  if (others.empty() || !changes.empty() || sensitive || !tensor.empty() || !program.empty())
     planner.emplace(file, *e.plan, program);
-  const auto with = stored ? e.plan : planner->plan({"--alternatives"});
-  Json out = explainJson(e, *with);
+  if (others.empty())
+    others = otherPlans(*planner->plan({"--alternatives"}), e.simulation);
+  Json out = explainJson(e, others);
   if (!json) {
     printTime(e);
     printMemory(e);
-    printAlternatives(e, *with);
+    printAlternatives(others);
   }
   Json answers = Json::array();
   for (const std::string &words : changes)

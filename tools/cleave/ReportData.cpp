@@ -25,8 +25,6 @@ namespace {
 
 constexpr size_t loadParts = 100, mostLoadedNodes = 24, mostLoads = 12;
 
-double inMs(double seconds) { return seconds * 1e3; }
-
 std::string lowerCase(std::string word) {
   for (char &c : word)
     c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -210,10 +208,10 @@ Json reportData(const ReportInput &input, size_t mostEvents) {
                       {"parameters", stage.parameters},
                       {"flops", stage.flops}});
   Json alternatives = Json::array();
-  for (const ReportAlternative &one : input.alternatives)
+  for (const OtherPlan &one : input.alternatives)
     alternatives.push_back({{"decision", one.decision},
                             {"value", one.value},
-                            {"step_ms", one.stepMs},
+                            {"step_ms", one.step > 0 ? Json(one.step * 1e3) : Json(nullptr)},
                             {"peak_bytes", one.peakBytes},
                             {"reason", one.reason}});
   return {{"head", headOf(input)},

@@ -2,6 +2,7 @@
 #pragma once
 #include "partitioner/simulate/Simulate.h"
 #include "runtime/plan/summary/PlanSummary.h"
+#include "tools/cleave/WhatIf.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,20 +10,12 @@
 
 namespace cleave::tool {
 
-/// Another choice for a decision, and what the iteration would then cost.
-struct ReportAlternative {
-  std::string decision, value;
-  double stepMs = 0;
-  uint64_t peakBytes = 0; ///< of the rank that needs most
-  std::string reason;     ///< why it was not chosen
-};
-
 struct ReportInput {
   const plan::Plan &plan;
   const PlanSummary &summary;
   const partitioner::Cluster &cluster;
-  const partitioner::Simulation &simulation;        ///< with timeline and traffic
-  std::vector<ReportAlternative> alternatives = {}; ///< empty: the page has no such section
+  const partitioner::Simulation &simulation; ///< with timeline and traffic
+  std::vector<OtherPlan> alternatives = {};  ///< empty: the page has no such section
 };
 
 /// Folded, so that its size depends on the distinct ranks and layers: one timeline per class of ranks, in which each

@@ -591,7 +591,7 @@ function listSections() {
   if (data.alternatives.length)
     section("alternatives", "Alternatives", "Other choices, and what the iteration would then cost.",
       table([["decision", false], ["value", false], ["step", true], ["change", true], ["memory peak", true], ["reason", false]],
-        data.alternatives.map(one => [one.decision, one.value, time(one.step_ms), (one.step_ms >= head.step_ms ? "+" : "\u2212") +
+        data.alternatives.map(one => [one.decision, one.value, one.step_ms === null ? "\u2013" : time(one.step_ms), one.step_ms === null ? "" : (one.step_ms >= head.step_ms ? "+" : "\u2212") +
           percent(Math.abs(one.step_ms / Math.max(head.step_ms, 1e-9) - 1)), bytes(one.peak_bytes), one.reason])));
 }
 
