@@ -3,6 +3,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
+#include "runtime/base/Parts.h"
 #include "runtime/options/CommandLine.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
@@ -304,17 +305,24 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
   std::vector<Row> rows;
   for (const Constant &constant : constantsOf(e.cluster)) {
     Row row{constant.name};
-    for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
+    const auto lossAt = [&](double factor) {
       Cluster changed = e.cluster;
       constant.scale(changed, factor);
       const Answer best = answer(planner, {.words = constant.name, .cluster = changed});
       if (!best.plan)
         throw environmentError(best.problem);
       const double kept = simulate(e.plan->plan(), changed).stepSeconds,
-                   there = simulate(best.plan->plan(), changed).stepSeconds,
-                   loss = there > 0 ? std::max(0.0, kept / there - 1) : 0;
+                   there = simulate(best.plan->plan(), changed).stepSeconds;
+      return there > 0 ? std::max(0.0, kept / there - 1) : 0;
+    };
+    // As far as the times of plans are linear in a constant or its inverse, the values for which a plan is the best are
+    // an interval: the plan that is the best at 30% is so at 10%.
+    const double below = lossAt(0.7), above = lossAt(1.3);
+    const std::pair<const char *, double> losses[] = {
+        {"-30%", below}, {"-10%", below > 0 ? lossAt(0.9) : 0}, {"+10%", above > 0 ? lossAt(1.1) : 0}, {"+30%", above}};
+    for (const auto &[error, loss] : losses) {
       row.worst = std::max(row.worst, loss);
-      row.losses[fmt::format("{:+.0f}%", 100 * (factor - 1))] = loss;
+      row.losses[error] = loss;
       row.text += fmt::format("  {:>7}", loss < 0.0005 ? "best" : fmt::format("{:.1f}%", 100 * loss));
     }
     rows.push_back(std::move(row));
@@ -353,6 +361,21 @@ std::vector<SplitOption> splitsOf(const PlanSummary::Tensor &tensor, const PlanS
   return all;
 }
 
+/// A strategy file with another rule for parameters of this pattern, as the last one, which wins.
+std::string withShardRule(const std::string &strategy, const std::string &pattern, const std::string &rule) {
+  const std::string key = fmt::format("\"{}\" = ", pattern), head = "[shard]";
+  std::string changed, rules;
+  bool inside = false;
+  for (const std::string &line : partsOf(strategy, '\n')) {
+    if (line.starts_with("["))
+      inside = line == head;
+    if (line == head || line.empty() || (inside && line.starts_with(key)))
+      continue;
+    (inside ? rules : changed) += line + "\n";
+  }
+  return fmt::format("{}{}\n{}{}{}\n", changed, head, rules, key, rule);
+}
+
 Json explainTensor(const Explained &e, const Replanner &planner, const std::string &path, bool print) {
   const PlanSummary summary = summaryAndPrediction(e.file, *e.plan);
   const auto tensor = std::ranges::find(summary.tensors, path, &PlanSummary::Tensor::name);
@@ -368,17 +391,9 @@ Json explainTensor(const Explained &e, const Replanner &planner, const std::stri
     if (location.empty() && step.path == module)
       location = step.location;
   const std::string strategy = text(e.plan->plan().strategy());
-  const size_t shard = strategy.find("[shard]\n");
   Json options = Json::array();
   for (const SplitOption &option : splitsOf(*tensor, summary)) {
-    const std::string rule = fmt::format("\"{}\" = {}\n", layerPattern(path), option.rule);
-    std::string changed = strategy;
-    if (shard == std::string::npos)
-      changed += "[shard]\n" + rule;
-    else { // after the rules that are there: the last one wins
-      const size_t end = std::min(changed.find("\n[", shard), changed.size() - 1);
-      changed.insert(end + 1, rule);
-    }
+    const std::string changed = withShardRule(strategy, layerPattern(path), option.rule);
     Json row{{"split", option.text}, {"step_ms", nullptr}};
     try {
       const auto made = planner.plan({"--strategy", planner.file("strategy.toml", changed)});

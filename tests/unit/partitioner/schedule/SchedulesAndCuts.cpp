@@ -307,3 +307,46 @@ TEST_CASE("equal rules of equal layers are written as one, unless it would match
   CHECK(foldRules({rule("b.0.w", "tp"), rule("b.1.w", "tp", "file")}, {"b.0.w", "b.1.w"}).size() == 2);
   CHECK(patterns(foldRules({rule("b.0.w", "tp")}, {"b.0.w"})) == Names{"b.0.w"});
 }
+
+TEST_CASE("a request asked again: what was found is open, and what a change makes meaningless goes") {
+  const std::string toml = R"(found = ["microbatches", "stages", "zero"]
+mesh = { dp = 2, tp = 2, pp = 2 }
+schedule = { name = "zb-h1", microbatches = 4 }
+sequence = "tp"
+zero = 1
+scatter_gather = 4096
+stages = [["a"], ["b"]]
+[shard]
+"a.weight" = { 0 = "tp", origin = "file" }
+"b.weight" = { 1 = "tp", origin = "search" }
+[recompute]
+"*" = "full"
+)";
+  const Request stored = Request::parse(toml, "plan");
+  const Request same = stored.askedAgain({});
+  CHECK(same.mesh == stored.mesh);
+  CHECK(same.schedule == "zb-h1");
+  CHECK(same.sequence == "tp");
+  CHECK_FALSE(same.microbatches);
+  CHECK_FALSE(same.zero);
+  CHECK_FALSE(same.scatterGather);
+  CHECK(same.stages.empty());
+  CHECK(same.recompute.size() == 1);
+  REQUIRE(same.shard.size() == 1);
+  CHECK(same.shard[0].pattern == "a.weight");
+
+  Request moved;
+  moved.mesh = parseMesh("dp=8");
+  const Request other = stored.askedAgain(moved);
+  CHECK(other.mesh == moved.mesh);
+  CHECK_FALSE(other.schedule); // of a pipeline
+  CHECK_FALSE(other.sequence);
+  Request recomputed;
+  recomputed.recompute = {{RecomputeRule::everyLayer, Recomputation::None}};
+  const auto rules = stored.askedAgain(recomputed).recompute;
+  REQUIRE(rules.size() == 1);
+  CHECK(rules[0].kind == Recomputation::None);
+  // Read as a file, all of it is asked for.
+  CHECK(stored.decided().zero == 1);
+  CHECK(Request::parse(stored.decided().toToml(), "again").askedAgain({}).zero == 1);
+}
