@@ -78,8 +78,11 @@ struct DeviceConstants {
 };
 
 /// The constants of a device kind: of the family with which its name begins ("a100-80g": a100), otherwise those of a
-/// generic device of its backend.
-const DeviceConstants &constantsOf(const DeviceKind &kind);
+/// generic device of its backend; then those that its cluster file gives (DeviceKind::constants).
+DeviceConstants constantsOf(const DeviceKind &kind);
+
+/// A constant in the unit of the cluster file.
+double constantOf(const DeviceConstants &constants, Constant constant);
 
 /// Whether attention is one kernel that keeps no scores: as the cluster file says, or by the device's constants.
 bool attentionIsFused(const DeviceKind &kind);

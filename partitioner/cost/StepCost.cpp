@@ -40,7 +40,7 @@ namespace {
 
 class Roofline {
 public:
-  Roofline(const StepWork &work, const CostDevice &device) : work(work), kind(device.kind), c(*device.constants) {}
+  Roofline(const StepWork &work, const CostDevice &device) : work(work), kind(device.kind), c(device.constants) {}
 
   StepCost cost() const {
     if (work.kind == WorkClass::None)

@@ -11,6 +11,7 @@ int show(int argc, char **argv);
 int verify(int argc, char **argv);
 int diff(int argc, char **argv);
 int simulate(int argc, char **argv);
+int calibrate(int argc, char **argv);
 int solve(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);

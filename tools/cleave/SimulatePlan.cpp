@@ -160,13 +160,16 @@ PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan) 
   return report;
 }
 
-/// The cluster of the file `named`, or the plan's own if `named` is empty.
-static Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
+Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named) {
   if (!named.empty())
     return Cluster::load(named);
   if (std::optional<Cluster> own = ownCluster(plan, file))
     return std::move(*own);
   throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
+}
+
+MeasuredRun loadTrace(const std::string &trace, const PlanFile &plan) {
+  return readTrace(readTextFile(trace, Status::User, mostTraceBytes), trace, plan.plan(), plan.hash());
 }
 
 void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
@@ -177,9 +180,7 @@ void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
   const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
   std::optional<Comparison> against;
   if (!options.against.empty())
-    against = compareWithRun(
-        plan, cluster, simulation,
-        readTrace(readTextFile(options.against, Status::User, mostTraceBytes), options.against, plan, loaded->hash()));
+    against = compareWithRun(plan, cluster, simulation, loadTrace(options.against, *loaded));
   if (!options.trace.empty())
     writeSimulatedTrace(options.trace, plan, simulation);
   if (options.json)

@@ -1,5 +1,9 @@
 // cleave simulate FILE.plan: a plan on a cluster.
 #pragma once
+#include "partitioner/cluster/Cluster.h"
+#include "partitioner/simulate/ReadTrace.h"
+#include "runtime/plan/PlanFile.h"
+
 #include <string>
 
 namespace cleave::tool {
@@ -14,5 +18,11 @@ struct SimulatePlanOptions {
 /// Prints the prediction, as one JSON object or as a page, and writes the trace. Throws an Error; then nothing is
 /// printed or written.
 void simulatePlan(const std::string &file, const SimulatePlanOptions &options);
+
+/// The cluster of the file `named`, or the plan's own if `named` is empty. Throws userError if there is none.
+partitioner::Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::string &named);
+
+/// Reads the trace of a run of the plan. Throws userError as readTrace does.
+partitioner::MeasuredRun loadTrace(const std::string &trace, const PlanFile &plan);
 
 } // namespace cleave::tool

@@ -20,6 +20,7 @@ const Command commands[] = {
     {"show", "print a plan as a page: mesh, stages, sharding, communication, memory, schedule", tool::show},
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
+    {"calibrate", "fit a cluster's constants to traces of runs, for better predictions", tool::calibrate},
     {"solve", "find the best choices of a sharding-choice problem", tool::solve},
     {"diff", "show the differences between two plans", tool::diff},
     {"new", "create a folder with a model that builds and trains", tool::create},
@@ -36,7 +37,7 @@ std::string commandNames() {
 void help() {
   fmt::print("cleave COMMAND ...\n\n");
   for (const Command &command : commands)
-    fmt::print("  {:<8} {}\n", command.name, command.about);
+    fmt::print("  {:<9} {}\n", command.name, command.about);
   fmt::print("\ncleave COMMAND --help lists a command's options; cleave --version prints the version.\n");
 }
 
