@@ -193,13 +193,13 @@ private:
     return errors;
   }
 
-  /// Leaves out what nothing determines; otherwise the one with the highest rank of those that are not determined.
+  /// Leaves out what no sample depends on; otherwise the one with the highest rank of those that are not determined.
   bool leaveOut(const Vector &errors) {
     const size_t before = free.size();
     std::optional<size_t> worst;
     std::vector<size_t> kept;
     for (size_t i = 0; i < before; ++i) {
-      if (errors[i] > 0.95 * weakBelief) {
+      if (std::ranges::all_of(slopes[i], [](double slope) { return std::abs(slope) < 1e-6; })) {
         logs[free[i]] = 0;
         continue;
       }
