@@ -26,6 +26,9 @@ PlanSummary summaryAndPrediction(const std::string &file, const PlanFile &plan);
 
 /// The page printed by `cleave show`.
 std::string showPage(const PlanSummary &report);
+/// The stages and what passes between them as a graph, in the languages of Graphviz and Mermaid.
+std::string showDot(const PlanSummary &report);
+std::string showMermaid(const PlanSummary &report);
 /// A listing of every program's segments with their steps, slots and layouts.
 std::string showSteps(const plan::Plan &plan);
 
