@@ -14,6 +14,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <functional>
+#include <numeric>
 #include <set>
 
 namespace cleave::partitioner {
@@ -24,7 +25,7 @@ namespace {
 struct Knob {
   std::string name;
   double before;
-  int rank; ///< FitProblem::rank: what many kinds of steps have in common comes first
+  double belief; ///< FitProblem::beliefs
   std::function<void(Cluster &, double)> set;
 };
 
@@ -46,6 +47,7 @@ Used usedBy(const std::vector<PlanRuns> &plans, const Cluster &cluster) {
 }
 
 class Knobs {
+  static constexpr double rates = 1, fractions = 0.3; // beliefs
 public:
   Knobs(const Cluster &cluster, const Used &used) : cluster(cluster) {
     for (const size_t kind : used.kinds)
@@ -53,9 +55,9 @@ public:
     for (const size_t group : used.groups)
       addLinks(group);
     if (used.network && cluster.network) {
-      add("network.gb_per_s_per_node", cluster.network->gbPerS, 0,
+      add("network.gb_per_s_per_node", cluster.network->gbPerS, rates,
           [](Cluster &c, double value) { c.network->gbPerS = value; });
-      add("network.latency_us", cluster.network->latencyUs, 0,
+      add("network.latency_us", cluster.network->latencyUs, rates,
           [](Cluster &c, double value) { c.network->latencyUs = value; });
     }
   }
@@ -63,8 +65,8 @@ public:
   std::vector<Knob> take() { return std::move(knobs); }
 
 private:
-  void add(std::string name, double before, int rank, std::function<void(Cluster &, double)> set) {
-    knobs.push_back({std::move(name), before, rank, std::move(set)});
+  void add(std::string name, double before, double belief, std::function<void(Cluster &, double)> set) {
+    knobs.push_back({std::move(name), before, belief, std::move(set)});
   }
 
   void addKind(size_t index) {
@@ -73,34 +75,27 @@ private:
     if (kind.backend == "cpu") { // as measured, not of a datasheet
       for (size_t rate = 0; rate < rateCount; ++rate)
         if (kind.peakTflops[rate] > 0)
-          add(fmt::format("{}peak_tflops.{}", of, rateName(static_cast<Rate>(rate))), kind.peakTflops[rate], 0,
+          add(fmt::format("{}peak_tflops.{}", of, rateName(static_cast<Rate>(rate))), kind.peakTflops[rate], rates,
               [=](Cluster &c, double value) { c.devices[index].peakTflops[rate] = value; });
-      add(of + "memory_gb_per_s", kind.memoryGbPerS, 0,
+      add(of + "memory_gb_per_s", kind.memoryGbPerS, rates,
           [=](Cluster &c, double value) { c.devices[index].memoryGbPerS = value; });
     }
     if (kind.cache)
-      add(of + "cache.gb_per_s", kind.cache->gbPerS, 1,
+      add(of + "cache.gb_per_s", kind.cache->gbPerS, rates,
           [=](Cluster &c, double value) { c.devices[index].cache->gbPerS = value; });
     const DeviceConstants constants = constantsOf(kind);
     for (size_t i = 0; i < constantCount; ++i) {
       const auto constant = static_cast<Constant>(i);
       const double before = constantOf(constants, constant);
       if (before > 0)
-        add(fmt::format("{}constants.{}", of, constantName(constant)), before, rankOf(constant),
+        add(fmt::format("{}constants.{}", of, constantName(constant)), before, beliefOf(constant),
             [=](Cluster &c, double value) { c.devices[index].constants[i] = value; });
     }
   }
 
-  static int rankOf(Constant constant) {
-    switch (constant) {
-    case Constant::LaunchUs:
-    case Constant::HalfSize:
-      return 0;
-    case Constant::CacheSpeed:
-      return 1;
-    default:
-      return 2;
-    }
+  /// What many kinds of steps have in common may be far from its value; the relations between them are known better.
+  static double beliefOf(Constant constant) {
+    return constant == Constant::LaunchUs || constant == Constant::HalfSize ? rates : fractions;
   }
 
   void addLinks(size_t index) {
@@ -109,22 +104,22 @@ private:
       return;
     const std::string of =
         cluster.nodes.size() > 1 ? fmt::format("nodes.{}.inside.", index) : std::string("nodes.inside.");
-    add(of + "latency_us", group.inside->latencyUs, 0,
+    add(of + "latency_us", group.inside->latencyUs, rates,
         [=](Cluster &c, double value) { c.nodes[index].inside->latencyUs = value; });
     if (!group.wiring || group.wiring->matrix.empty())
-      add(of + "gb_per_s", group.inside->gbPerS, 0,
+      add(of + "gb_per_s", group.inside->gbPerS, rates,
           [=](Cluster &c, double value) { c.nodes[index].inside->gbPerS = value; });
     if (!group.wiring)
       return;
     if (group.wiring->pairGbPerS > 0)
-      add(of + "pair_gb_per_s", group.wiring->pairGbPerS, 0,
+      add(of + "pair_gb_per_s", group.wiring->pairGbPerS, rates,
           [=](Cluster &c, double value) { c.nodes[index].wiring->pairGbPerS = value; });
     for (size_t i = 0; i < group.wiring->groupGbPerS.size(); ++i)
-      add(fmt::format("{}group_gb_per_s.{}", of, i), group.wiring->groupGbPerS[i], 0,
+      add(fmt::format("{}group_gb_per_s.{}", of, i), group.wiring->groupGbPerS[i], rates,
           [=](Cluster &c, double value) { c.nodes[index].wiring->groupGbPerS[i] = value; });
     for (size_t kind = 0; kind < wireKindCount; ++kind)
       if (group.wiring->wireGbPerS[kind] > 0)
-        add(fmt::format("{}link_gb_per_s.{}", of, wireNames()[kind]), group.wiring->wireGbPerS[kind], 0,
+        add(fmt::format("{}link_gb_per_s.{}", of, wireNames()[kind]), group.wiring->wireGbPerS[kind], rates,
             [=](Cluster &c, double value) { c.nodes[index].wiring->wireGbPerS[kind] = value; });
   }
 
@@ -259,7 +254,7 @@ public:
     problem.constants = knobs.size();
     problem.predict = [this](std::span<const double> logs) { return predict(with(logs)); };
     for (const Knob &knob : knobs)
-      problem.rank.push_back(knob.rank);
+      problem.beliefs.push_back(knob.belief);
     for (const Samples &plan : plans) {
       problem.measured.insert(problem.measured.end(), plan.measured.begin(), plan.measured.end());
       problem.weights.insert(problem.weights.end(), plan.shares.begin(), plan.shares.end());
@@ -267,6 +262,7 @@ public:
     for (double &weight : problem.weights)
       weight *= static_cast<double>(problem.weights.size()) / static_cast<double>(plans.size());
     measured = problem.measured;
+    weights = problem.weights;
     return resultOf(fitFactors(problem));
   }
 
@@ -295,11 +291,11 @@ private:
     if (result.cluster == cluster && std::ranges::none_of(fitted, &FittedConstant::determined))
       throw environmentError("the traces determine no constant of the cluster");
     const std::vector<double> before = misses(cluster), after = misses(result.cluster);
-    const auto over = [](const std::vector<double> &all, const std::vector<size_t> &samples) {
-      std::vector<double> some;
+    const auto over = [this](const std::vector<double> &all, const std::vector<size_t> &samples) {
+      std::vector<std::pair<double, double>> some;
       for (const size_t s : samples)
-        some.push_back(all[s]);
-      return median(std::move(some));
+        some.emplace_back(all[s], weights[s]);
+      return weightedMedian(std::move(some));
     };
     for (size_t i = 0; i < knobs.size(); ++i) {
       CalibratedConstant &one = result.constants.emplace_back();
@@ -313,8 +309,10 @@ private:
       one.missAfter = over(after, fitted[i].samples);
     }
     result.steps = before.size();
-    result.missBefore = median(before);
-    result.missAfter = median(after);
+    std::vector<size_t> every(before.size());
+    std::iota(every.begin(), every.end(), 0);
+    result.missBefore = over(before, every);
+    result.missAfter = over(after, every);
     for (const Samples &plan : plans)
       result.plans.push_back({.iterations = plan.iterations,
                               .steps = plan.measured.size(),
@@ -334,7 +332,7 @@ private:
   const Cluster &cluster;
   const std::vector<Knob> knobs;
   std::vector<Samples> plans;
-  std::vector<double> measured;
+  std::vector<double> measured, weights; ///< of all samples
 };
 
 } // namespace

@@ -17,10 +17,11 @@ struct PlanRuns {
 struct CalibratedConstant {
   std::string name; ///< as in the cluster file: "devices.core.constants.launch_us"
   double before = 0, after = 0;
-  bool determined = false;              ///< otherwise it keeps its value
-  double error = 0;                     ///< relative standard error
-  size_t steps = 0;                     ///< whose time depends on it
-  double missBefore = 0, missAfter = 0; ///< median over these steps of |predicted / measured - 1|
+  bool determined = false; ///< otherwise it keeps its value
+  double error = 0;        ///< relative standard error
+  size_t steps = 0;        ///< whose time depends on it
+  double missBefore = 0,
+         missAfter = 0; ///< median over these steps, weighted as in the fit, of |predicted / measured - 1|
 };
 
 struct CalibratedPlan {
@@ -32,13 +33,14 @@ struct CalibratedPlan {
 struct Calibration {
   Cluster cluster;
   size_t steps = 0;                     ///< of all plans
-  double missBefore = 0, missAfter = 0; ///< median over all steps of |predicted / measured - 1|
+  double missBefore = 0, missAfter = 0; ///< the same over all steps
   std::vector<CalibratedConstant> constants;
   std::vector<CalibratedPlan> plans;
 };
 
 /// Fits the constants that `cluster` has or may have (DeviceKind::constants) to the medians of the times of the plans'
-/// steps (Fit.h). A step counts in proportion to its share of the plan's time. Not fitted: the peaks and the memory
+/// steps (Fit.h). A step's weight is the square root of its share of the plan's
+/// time. Not fitted: the peaks and the memory
 /// bandwidths of GPUs, which are those of the datasheet, and sizes of memories. Throws as simulate does;
 /// environmentError if the runs determine no constant.
 Calibration calibrate(const Cluster &cluster, const std::vector<PlanRuns> &plans);

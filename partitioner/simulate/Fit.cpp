@@ -12,7 +12,6 @@ namespace {
 using Vector = std::vector<double>;
 
 constexpr double leastScale = 0.01;      ///< no model predicts times more exactly
-constexpr double weakBelief = 1;         ///< standard deviation of a factor's logarithm before anything is measured
 constexpr double largestError = 0.25;    ///< of a determined constant
 constexpr double most = 7;               ///< of a factor's logarithm
 constexpr double leastElasticity = 0.02; ///< of a sample that depends on a constant
@@ -91,25 +90,18 @@ private:
       sum += problem.weights[s] * (size <= far ? size * size : far * (2 * size - far));
     }
     for (const size_t i : free)
-      sum += belief() * at[i] * at[i];
+      sum += belief(i) * at[i] * at[i];
     return sum;
   }
 
-  double belief() const { return scale * scale / (weakBelief * weakBelief); }
+  double belief(size_t constant) const { return std::pow(scale / problem.beliefs[constant], 2); }
 
   /// The standard deviation of the residuals, from their weighted median.
   void measureScale(const Vector &residuals) {
     std::vector<std::pair<double, double>> sizes;
-    double half = 0;
-    for (size_t s = 0; s < residuals.size(); ++s) {
+    for (size_t s = 0; s < residuals.size(); ++s)
       sizes.emplace_back(std::abs(residuals[s]), problem.weights[s]);
-      half += problem.weights[s] / 2;
-    }
-    std::sort(sizes.begin(), sizes.end());
-    size_t middle = 0;
-    while (middle + 1 < sizes.size() && (half -= sizes[middle].second) > 0)
-      ++middle;
-    scale = std::max(leastScale, 1.4826 * sizes[middle].first);
+    scale = std::max(leastScale, 1.4826 * weightedMedian(std::move(sizes)));
   }
 
   /// By free constant: the derivative of each residual.
@@ -130,7 +122,7 @@ private:
     Matrix normal(free.size());
     for (size_t i = 0; i < free.size(); ++i)
       for (size_t j = 0; j <= i; ++j) {
-        double sum = i == j ? belief() : 0;
+        double sum = i == j ? belief(free[i]) : 0;
         for (size_t s = 0; s < residuals.size(); ++s)
           sum += problem.weights[s] * trust(residuals[s]) * slopes[i][s] * slopes[j][s];
         normal.at(i, j) = normal.at(j, i) = sum;
@@ -170,7 +162,7 @@ private:
     Matrix normal = information(residuals);
     Vector right(free.size());
     for (size_t i = 0; i < free.size(); ++i) {
-      right[i] = -belief() * logs[free[i]];
+      right[i] = -belief(free[i]) * logs[free[i]];
       for (size_t s = 0; s < residuals.size(); ++s)
         right[i] -= problem.weights[s] * trust(residuals[s]) * slopes[i][s] * residuals[s];
       normal.at(i, i) *= 1 + damping;
@@ -193,7 +185,7 @@ private:
     return errors;
   }
 
-  /// Leaves out what no sample depends on; otherwise the one with the highest rank of those that are not determined.
+  /// Leaves out what no sample depends on; otherwise the one of which least was learnt, if it is not determined.
   bool leaveOut(const Vector &errors) {
     const size_t before = free.size();
     std::optional<size_t> worst;
@@ -204,8 +196,8 @@ private:
         continue;
       }
       kept.push_back(free[i]);
-      const auto order = [&](size_t at) { return std::pair(problem.rank[free[at]], errors[at]); };
-      if (errors[i] > largestError && (!worst || order(i) > order(*worst)))
+      const auto left = [&](size_t at) { return errors[at] / problem.beliefs[free[at]]; };
+      if ((errors[i] > largestError || left(i) > 0.5) && (!worst || left(i) > left(*worst)))
         worst = i;
     }
     if (kept.size() == before && worst) {
@@ -239,6 +231,17 @@ private:
 };
 
 } // namespace
+
+double weightedMedian(std::vector<std::pair<double, double>> values) {
+  double half = 0;
+  for (const auto &[value, weight] : values)
+    half += weight / 2;
+  std::sort(values.begin(), values.end());
+  for (const auto &[value, weight] : values)
+    if ((half -= weight) <= 0)
+      return value;
+  return values.empty() ? 0 : values.back().first;
+}
 
 std::vector<FittedConstant> fitFactors(const FitProblem &problem) { return Fitter(problem).run(); }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -13,8 +14,9 @@ struct FitProblem {
   std::function<std::vector<double>(std::span<const double> logs)> predict;
   std::vector<double> measured; ///< seconds of each sample, positive
   std::vector<double> weights;  ///< of each sample; their mean is 1
-  /// Of constants that are only determined together, those with the lowest rank are fitted.
-  std::vector<int> rank;
+  /// By constant: the standard deviation of its factor's logarithm before anything is measured. Of constants that are
+  /// only determined together, those with the largest are fitted.
+  std::vector<double> beliefs;
 };
 
 struct FittedConstant {
@@ -26,8 +28,12 @@ struct FittedConstant {
 
 /// Minimises the weighted sum of Huber's loss of log(predicted / measured) by iteratively reweighted least squares
 /// (Huber, Robust Estimation of a Location Parameter, 1964), each solved by Levenberg's and Marquardt's method (1963).
-/// A constant whose relative standard error is above a quarter is not determined: it is left out, one after the other,
-/// and the others are fitted again.
+/// Every factor is believed to be 1 with its standard deviation, which weighs like one sample. A constant whose
+/// relative standard error is above a quarter, or above half of its belief, is not determined: it is left out, one
+/// after the other, and the others are fitted again.
 std::vector<FittedConstant> fitFactors(const FitProblem &problem);
+
+/// Of values and their weights; 0 for none.
+double weightedMedian(std::vector<std::pair<double, double>> values);
 
 } // namespace cleave::partitioner

@@ -51,10 +51,13 @@ std::vector<RunFiles> groupsOf(const std::vector<std::string> &files) {
 Cluster commonCluster(const std::vector<std::shared_ptr<const PlanFile>> &plans, const std::vector<RunFiles> &groups,
                       const std::string &named) {
   const Cluster first = clusterOf(plans[0]->plan(), groups[0].plan, named);
-  for (size_t i = 1; i < plans.size() && named.empty(); ++i)
-    if (clusterOf(plans[i]->plan(), groups[i].plan, named) != first)
+  for (size_t i = 1; i < plans.size() && named.empty(); ++i) {
+    Cluster other = clusterOf(plans[i]->plan(), groups[i].plan, named);
+    other.name = first.name; // a cluster without a name is named after its file
+    if (other != first)
       throw userError(fmt::format("{} was made for another cluster than {}; name one with --cluster FILE.toml",
                                   groups[i].plan, groups[0].plan));
+  }
   return first;
 }
 
@@ -104,8 +107,8 @@ void printJson(const Calibration &found, const std::vector<RunFiles> &groups, co
 }
 
 void printPage(const Calibration &found, const std::vector<RunFiles> &groups, const std::string &output) {
-  fmt::print("{}: cluster {}, fitted to {} of {}; median error of a step's time {:.1f}%, before {:.1f}%\n\n", output,
-             found.cluster.name, counted(found.steps, "step"), counted(groups.size(), "plan"), 100 * found.missAfter,
+  fmt::print("{}: fitted to {} of {}; median error of a step's time {:.1f}%, before {:.1f}%\n\n", output,
+             counted(found.steps, "step"), counted(groups.size(), "plan"), 100 * found.missAfter,
              100 * found.missBefore);
   fmt::print("{:<46} {:>10} {:>10} {:>7} {:>6}   {:>16}\n", "constant", "before", "after", "+-", "steps",
              "median error of them");

@@ -172,7 +172,7 @@ TEST_CASE("steps that other work slowed do not move the fit") {
 TEST_CASE("a fit of two factors that only their product determines moves one of them") {
   FitProblem problem;
   problem.constants = 3;
-  problem.rank = {1, 0, 0};
+  problem.beliefs = {0.3, 1, 1};
   problem.predict = [](std::span<const double> logs) { return std::vector<double>(8, std::exp(logs[0] + logs[1])); };
   problem.measured = std::vector<double>(8, 3);
   problem.weights = std::vector<double>(8, 1);
