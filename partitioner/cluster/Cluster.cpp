@@ -19,6 +19,8 @@ namespace cleave::partitioner {
 static constexpr std::array<std::string_view, rateCount> rateNames{"fp32", "tf32", "fp16", "bf16"};
 static constexpr std::array<std::string_view, constantCount> constantNames{"launch_us",
                                                                            "half_size",
+                                                                           "convolution_half_size",
+                                                                           "function_ns",
                                                                            "product_fp32",
                                                                            "product_tf32",
                                                                            "product_fp16",

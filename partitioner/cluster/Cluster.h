@@ -35,6 +35,8 @@ struct Cache {
 enum class Constant : uint8_t {
   LaunchUs, ///< microseconds of every step
   HalfSize, ///< of products on cores
+  ConvolutionHalfSize,
+  FunctionNs, ///< nanoseconds of exp, tanh and the like for one element
   // Fractions of the peak.
   ProductFp32,
   ProductTf32,
@@ -64,7 +66,7 @@ enum class Constant : uint8_t {
   Messages,
   CommunicationUs
 };
-constexpr size_t constantCount = 26;
+constexpr size_t constantCount = 28;
 /// Its key in the cluster file: "launch_us".
 std::string_view constantName(Constant constant);
 

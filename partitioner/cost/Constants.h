@@ -40,8 +40,8 @@ struct DeviceConstants {
   /// Factor by which Winograd's algorithm reduces the multiplications of 3 x 3 convolutions, all its transforms
   /// counted. fp32 only.
   double winogradGain;
-  /// Cores: the size of m, n and k at which a product reaches half of the rate.
-  double halfSize;
+  /// Cores: the size of m, n and k at which a product, or a convolution, reaches half of the rate.
+  double halfSize, convolutionHalfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
   /// Whether attention is one fused kernel, unless the cluster file decides that (DeviceKind::fusedAttention). If not
@@ -59,6 +59,9 @@ struct DeviceConstants {
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.
   std::array<double, workClassCount> memoryFraction;
+  /// Seconds in which an elementwise kernel evaluates exp, tanh and the like for one element. 0: not more than its
+  /// bytes take.
+  double functionSeconds;
   /// Bytes of the last cache, and its bandwidth relative to that of the memory, unless the cluster file gives them.
   /// Used for steps whose operands fit into half of the cache.
   double cacheBytes, cacheSpeed;

@@ -26,6 +26,7 @@ struct Knob {
   std::string name;
   double before;
   double belief; ///< FitProblem::beliefs
+  bool products; ///< whether only products, convolutions and attention depend on it
   std::function<void(Cluster &, double)> set;
 };
 
@@ -47,7 +48,7 @@ Used usedBy(const std::vector<PlanRuns> &plans, const Cluster &cluster) {
 }
 
 class Knobs {
-  static constexpr double rates = 1, fractions = 0.3; // beliefs
+  static constexpr double rates = 1, usual = 0.3, fractions = 0.5, rare = 1.5; // beliefs
 public:
   Knobs(const Cluster &cluster, const Used &used) : cluster(cluster) {
     for (const size_t kind : used.kinds)
@@ -65,8 +66,9 @@ public:
   std::vector<Knob> take() { return std::move(knobs); }
 
 private:
-  void add(std::string name, double before, double belief, std::function<void(Cluster &, double)> set) {
-    knobs.push_back({std::move(name), before, belief, std::move(set)});
+  void add(std::string name, double before, double belief, std::function<void(Cluster &, double)> set,
+           bool products = false) {
+    knobs.push_back({std::move(name), before, belief, products, std::move(set)});
   }
 
   void addKind(size_t index) {
@@ -75,8 +77,9 @@ private:
     if (kind.backend == "cpu") { // as measured, not of a datasheet
       for (size_t rate = 0; rate < rateCount; ++rate)
         if (kind.peakTflops[rate] > 0)
-          add(fmt::format("{}peak_tflops.{}", of, rateName(static_cast<Rate>(rate))), kind.peakTflops[rate], rates,
-              [=](Cluster &c, double value) { c.devices[index].peakTflops[rate] = value; });
+          add(
+              fmt::format("{}peak_tflops.{}", of, rateName(static_cast<Rate>(rate))), kind.peakTflops[rate], rates,
+              [=](Cluster &c, double value) { c.devices[index].peakTflops[rate] = value; }, true);
       add(of + "memory_gb_per_s", kind.memoryGbPerS, rates,
           [=](Cluster &c, double value) { c.devices[index].memoryGbPerS = value; });
     }
@@ -88,14 +91,40 @@ private:
       const auto constant = static_cast<Constant>(i);
       const double before = constantOf(constants, constant);
       if (before > 0)
-        add(fmt::format("{}constants.{}", of, constantName(constant)), before, beliefOf(constant),
-            [=](Cluster &c, double value) { c.devices[index].constants[i] = value; });
+        add(
+            fmt::format("{}constants.{}", of, constantName(constant)), before, beliefOf(constant),
+            [=](Cluster &c, double value) { c.devices[index].constants[i] = value; }, ofProducts(constant));
     }
   }
 
-  /// What many kinds of steps have in common may be far from its value; the relations between them are known better.
+  /// What many kinds of steps have in common may be far from its value. The fractions that the usual kinds reach of it
+  /// are known better; those of rare kinds, whose code differs more, are known worst.
   static double beliefOf(Constant constant) {
-    return constant == Constant::LaunchUs || constant == Constant::HalfSize ? rates : fractions;
+    switch (constant) {
+    case Constant::LaunchUs:
+    case Constant::HalfSize:
+    case Constant::ConvolutionHalfSize:
+    case Constant::FunctionNs:
+      return rates;
+    case Constant::ProductFp32:
+    case Constant::ProductTf32:
+    case Constant::ProductFp16:
+    case Constant::ProductBf16:
+    case Constant::Elementwise:
+      return usual;
+    case Constant::Copy:
+    case Constant::Lookup:
+    case Constant::Pooling:
+    case Constant::Random:
+      return rare;
+    default:
+      return fractions;
+    }
+  }
+
+  static bool ofProducts(Constant constant) {
+    return constant == Constant::HalfSize || constant == Constant::ConvolutionHalfSize ||
+           (constant >= Constant::ProductFp32 && constant <= Constant::AttentionMemory);
   }
 
   void addLinks(size_t index) {
@@ -156,13 +185,19 @@ public:
 
   const plan::Plan &plan;
   uint32_t iterations = 0;
-  double iteration = 0;                 ///< seconds: the median
-  std::vector<double> measured, shares; ///< of the chosen steps: seconds, and of all ranks' time in an iteration
+  double iteration = 0; ///< seconds: the median
+  // Of the chosen steps:
+  std::vector<double> measured, shares; ///< seconds; share of the plan's time
+  std::vector<bool> products;           ///< whether it is a product, a convolution or attention
 
 private:
   struct Chosen {
     size_t index, flat; ///< class of ranks; step
   };
+
+  static bool multiplies(WorkClass kind) {
+    return kind == WorkClass::Product || kind == WorkClass::Convolution || kind == WorkClass::Attention;
+  }
 
   bool computes(const RankClasses &ranks, uint32_t rank, const MeasuredStep &one) const {
     return scripts[ranks.classOf[rank]].segments[one.segment].steps[one.step].kind == ScriptStep::Compute;
@@ -223,6 +258,7 @@ private:
             continue;
           chosen.push_back({index, flat});
           measured.push_back(seconds);
+          products.push_back(multiplies(scripts[index].segments[s].steps[i].work.kind));
           shares.push_back(std::sqrt(seconds * runs[s] * ranks.classes[index].ranks));
         }
     }
@@ -250,29 +286,67 @@ public:
   }
 
   Calibration run() {
-    FitProblem problem;
-    problem.constants = knobs.size();
-    problem.predict = [this](std::span<const double> logs) { return predict(with(logs)); };
-    for (const Knob &knob : knobs)
-      problem.beliefs.push_back(knob.belief);
+    std::vector<bool> products;
     for (const Samples &plan : plans) {
-      problem.measured.insert(problem.measured.end(), plan.measured.begin(), plan.measured.end());
-      problem.weights.insert(problem.weights.end(), plan.shares.begin(), plan.shares.end());
+      for (size_t s = 0; s < plan.measured.size(); ++s) {
+        measured.push_back(plan.measured[s]);
+        weights.push_back(plan.shares[s]);
+        products.push_back(plan.products[s]);
+      }
     }
-    for (double &weight : problem.weights)
-      weight *= static_cast<double>(problem.weights.size()) / static_cast<double>(plans.size());
-    measured = problem.measured;
-    weights = problem.weights;
-    return resultOf(fitFactors(problem));
+    // Products may be slow for many reasons, so they do not say how fast the memory is.
+    Calibration result;
+    result.cluster = cluster;
+    std::vector<FittedConstant> fitted(knobs.size());
+    for (const bool stage : {false, true})
+      fit(stage, products, result.cluster, fitted);
+    report(fitted, result);
+    return result;
   }
 
 private:
-  Cluster with(std::span<const double> logs) const {
-    Cluster changed = cluster;
+  /// Fits the constants of products, or the others, to the samples of the same kind, and sets them.
+  void fit(bool stage, const std::vector<bool> &products, Cluster &fittedCluster, std::vector<FittedConstant> &fitted) {
+    std::vector<size_t> some, samples;
     for (size_t i = 0; i < knobs.size(); ++i)
-      if (logs[i] != 0)
-        knobs[i].set(changed, knobs[i].before * std::exp(logs[i]));
-    return changed;
+      if (knobs[i].products == stage)
+        some.push_back(i);
+    for (size_t s = 0; s < measured.size(); ++s)
+      if (products[s] == stage)
+        samples.push_back(s);
+    if (samples.empty())
+      return;
+    FitProblem problem;
+    problem.constants = some.size();
+    double all = 0;
+    for (const size_t i : some)
+      problem.beliefs.push_back(knobs[i].belief);
+    for (const size_t s : samples) {
+      problem.measured.push_back(measured[s]);
+      problem.weights.push_back(weights[s]);
+      all += weights[s];
+    }
+    for (double &weight : problem.weights)
+      weight *= static_cast<double>(samples.size()) / all;
+    problem.predict = [&](std::span<const double> logs) {
+      Cluster changed = fittedCluster;
+      for (size_t i = 0; i < some.size(); ++i)
+        if (logs[i] != 0)
+          knobs[some[i]].set(changed, knobs[some[i]].before * std::exp(logs[i]));
+      const std::vector<double> every = predict(changed);
+      std::vector<double> seconds;
+      for (const size_t s : samples)
+        seconds.push_back(every[s]);
+      return seconds;
+    };
+    std::vector<FittedConstant> found = fitFactors(problem);
+    for (size_t i = 0; i < some.size(); ++i) {
+      for (size_t &s : found[i].samples)
+        s = samples[s];
+      if (found[i].determined)
+        knobs[some[i]].set(fittedCluster, rounded4(knobs[some[i]].before * found[i].factor));
+      fitted[some[i]] = std::move(found[i]);
+    }
   }
 
   std::vector<double> predict(const Cluster &on) const {
@@ -282,13 +356,8 @@ private:
     return seconds;
   }
 
-  Calibration resultOf(const std::vector<FittedConstant> &fitted) {
-    Calibration result;
-    result.cluster = cluster;
-    for (size_t i = 0; i < knobs.size(); ++i)
-      if (fitted[i].determined)
-        knobs[i].set(result.cluster, rounded4(knobs[i].before * fitted[i].factor));
-    if (result.cluster == cluster && std::ranges::none_of(fitted, &FittedConstant::determined))
+  void report(const std::vector<FittedConstant> &fitted, Calibration &result) const {
+    if (std::ranges::none_of(fitted, &FittedConstant::determined))
       throw environmentError("the traces determine no constant of the cluster");
     const std::vector<double> before = misses(cluster), after = misses(result.cluster);
     const auto over = [this](const std::vector<double> &all, const std::vector<size_t> &samples) {
@@ -319,7 +388,6 @@ private:
                               .measured = plan.iteration,
                               .before = simulate(plan.plan, cluster).stepSeconds,
                               .after = simulate(plan.plan, result.cluster).stepSeconds});
-    return result;
   }
 
   std::vector<double> misses(const Cluster &on) const {
