@@ -288,11 +288,9 @@ public:
   Calibration run() {
     std::vector<bool> products;
     for (const Samples &plan : plans) {
-      for (size_t s = 0; s < plan.measured.size(); ++s) {
-        measured.push_back(plan.measured[s]);
-        weights.push_back(plan.shares[s]);
-        products.push_back(plan.products[s]);
-      }
+      measured.insert(measured.end(), plan.measured.begin(), plan.measured.end());
+      weights.insert(weights.end(), plan.shares.begin(), plan.shares.end());
+      products.insert(products.end(), plan.products.begin(), plan.products.end());
     }
     // Products may be slow for many reasons, so they do not say how fast the memory is.
     Calibration result;

@@ -39,10 +39,9 @@ struct Calibration {
 };
 
 /// Fits the constants that `cluster` has or may have (DeviceKind::constants) to the medians of the times of the plans'
-/// steps (Fit.h). A step's weight is the square root of its share of the plan's
-/// time. Not fitted: the peaks and the memory
-/// bandwidths of GPUs, which are those of the datasheet, and sizes of memories. Throws as simulate does;
-/// environmentError if the runs determine no constant.
+/// steps (Fit.h): first memory and links to all steps but products, then products. A step's weight is the square root
+/// of its share of the plan's time. Not fitted: the peaks and the memory bandwidths of GPUs, which are those of the
+/// datasheet, and sizes of memories. Throws as simulate does; environmentError if the runs determine no constant.
 Calibration calibrate(const Cluster &cluster, const std::vector<PlanRuns> &plans);
 
 } // namespace cleave::partitioner

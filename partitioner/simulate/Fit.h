@@ -29,7 +29,7 @@ struct FittedConstant {
 /// Minimises the weighted sum of Huber's loss of log(predicted / measured) by iteratively reweighted least squares
 /// (Huber, Robust Estimation of a Location Parameter, 1964), each solved by Levenberg's and Marquardt's method (1963).
 /// Every factor is believed to be 1 with its standard deviation, which weighs like one sample. A constant whose
-/// relative standard error is above a quarter, or above half of its belief, is not determined: it is left out, one
+/// relative standard error is above a fifth, or above half of its belief, is not determined: it is left out, one
 /// after the other, and the others are fitted again.
 std::vector<FittedConstant> fitFactors(const FitProblem &problem);
 
