@@ -12,7 +12,7 @@ namespace {
 using Vector = std::vector<double>;
 
 constexpr double leastScale = 0.01;      ///< no model predicts times more exactly
-constexpr double largestError = 0.2;    ///< of a determined constant
+constexpr double largestError = 0.2;     ///< of a determined constant
 constexpr double most = 7;               ///< of a factor's logarithm
 constexpr double leastElasticity = 0.02; ///< of a sample that depends on a constant
 
