@@ -17,9 +17,39 @@
 namespace cleave::partitioner {
 
 static constexpr std::array<std::string_view, rateCount> rateNames{"fp32", "tf32", "fp16", "bf16"};
+static constexpr std::array<std::string_view, constantCount> constantNames{"launch_us",
+                                                                           "half_size",
+                                                                           "convolution_half_size",
+                                                                           "function_ns",
+                                                                           "product_fp32",
+                                                                           "product_tf32",
+                                                                           "product_fp16",
+                                                                           "product_bf16",
+                                                                           "convolution_fp32",
+                                                                           "convolution_tf32",
+                                                                           "convolution_fp16",
+                                                                           "convolution_bf16",
+                                                                           "attention_forward",
+                                                                           "attention_backward",
+                                                                           "score_passes_forward",
+                                                                           "score_passes_backward",
+                                                                           "product_memory",
+                                                                           "convolution_memory",
+                                                                           "attention_memory",
+                                                                           "elementwise",
+                                                                           "copy",
+                                                                           "lookup",
+                                                                           "pooling",
+                                                                           "random",
+                                                                           "cache_speed",
+                                                                           "collectives",
+                                                                           "messages",
+                                                                           "communication_us"};
 static constexpr int64_t mostDevices = 1 << 20;
 
 std::string_view rateName(Rate rate) { return rateNames[static_cast<size_t>(rate)]; }
+
+std::string_view constantName(Constant constant) { return constantNames[static_cast<size_t>(constant)]; }
 
 int64_t NodeGroup::devicesPerNode() const {
   int64_t all = 0;
@@ -156,7 +186,8 @@ private:
     const toml::table &given =
         table(what, node, "[devices.NAME] with backend, memory_gib, memory_gb_per_s, peak_tflops");
     for (const TomlEntry &entry : inFileOrder(given))
-      checkKey(what, entry, {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops", "fused_attention", "cache"});
+      checkKey(what, entry,
+               {"backend", "memory_gib", "memory_gb_per_s", "peak_tflops", "fused_attention", "cache", "constants"});
     DeviceKind kind{.name = name, .backend = {}, .memoryGib = 0, .memoryGbPerS = 0};
     const toml::node &backend = required(what, given, "backend");
     kind.backend = text(what + ".backend", backend);
@@ -176,6 +207,8 @@ private:
       kind.fusedAttention = fusedAttention(what + ".fused_attention", *fused, kind.backend);
     if (const toml::node *cache = given.get("cache"))
       kind.cache = cacheOf(what + ".cache", *cache);
+    if (const toml::node *constants = given.get("constants"))
+      readConstants(what + ".constants", *constants, kind);
     if (!kind.has(Rate::Fp32)) // every plan computes sums in fp32
       throw userError(fmt::format("{}: {}.peak_tflops needs fp32", at(file, peaks), what));
     return kind;
@@ -187,6 +220,14 @@ private:
       checkKey(what, entry, {"mib", "gb_per_s"});
     return {number(what + ".mib", required(what, given, "mib")),
             number(what + ".gb_per_s", required(what, given, "gb_per_s"))};
+  }
+
+  void readConstants(const std::string &what, const toml::node &node, DeviceKind &kind) const {
+    for (const TomlEntry &entry : inFileOrder(table(what, node, "{ launch_us = 1.2, product_fp32 = 0.85 }"))) {
+      checkKey(what, entry, {constantNames.begin(), constantNames.end()});
+      const size_t constant = static_cast<size_t>(std::ranges::find(constantNames, entry.key) - constantNames.begin());
+      kind.constants[constant] = number(what + "." + entry.key, *entry.value);
+    }
   }
 
   bool fusedAttention(const std::string &key, const toml::node &node, const std::string &backend) const {
@@ -433,6 +474,12 @@ std::string Cluster::toToml() const {
           fmt::format("cache = {{ mib = {}, gb_per_s = {} }}\n", decimal(kind.cache->mib), decimal(kind.cache->gbPerS));
     if (kind.fusedAttention)
       out += fmt::format("fused_attention = {}\n", *kind.fusedAttention);
+    std::vector<std::string> constants;
+    for (size_t i = 0; i < constantCount; ++i)
+      if (kind.constants[i])
+        constants.push_back(fmt::format("{} = {}", constantNames[i], decimal(*kind.constants[i])));
+    if (!constants.empty())
+      out += fmt::format("constants = {{ {} }}\n", fmt::join(constants, ", "));
   }
   for (const NodeGroup &group : nodes) {
     std::vector<std::string> counts;

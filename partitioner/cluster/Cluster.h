@@ -30,6 +30,46 @@ struct Cache {
   bool operator==(const Cache &) const = default;
 };
 
+/// Constants of the cost model that a cluster file may give instead of those of the device's family
+/// (partitioner/cost/Constants.h), in the units of the file. `cleave calibrate` fits them to measurements.
+enum class Constant : uint8_t {
+  LaunchUs, ///< microseconds of every step
+  HalfSize, ///< of products on cores
+  ConvolutionHalfSize,
+  FunctionNs, ///< nanoseconds of exp, tanh and the like for one element
+  // Fractions of the peak.
+  ProductFp32,
+  ProductTf32,
+  ProductFp16,
+  ProductBf16,
+  ConvolutionFp32,
+  ConvolutionTf32,
+  ConvolutionFp16,
+  ConvolutionBf16,
+  AttentionForward,
+  AttentionBackward,
+  // Passes over the scores of attention that is not fused.
+  ScorePassesForward,
+  ScorePassesBackward,
+  // Fractions of the memory's bandwidth, by class of work; and the cache's rate relative to it.
+  ProductMemory,
+  ConvolutionMemory,
+  AttentionMemory,
+  Elementwise,
+  Copy,
+  Lookup,
+  Pooling,
+  Random,
+  CacheSpeed,
+  // Fractions of a link inside a node, and microseconds to start a message or a host's collective.
+  Collectives,
+  Messages,
+  CommunicationUs
+};
+constexpr size_t constantCount = 28;
+/// Its key in the cluster file: "launch_us".
+std::string_view constantName(Constant constant);
+
 /// A kind of device, in the units of the file.
 struct DeviceKind {
   std::string name;
@@ -39,6 +79,7 @@ struct DeviceKind {
   std::array<double, rateCount> peakTflops{}; ///< by Rate, 1e12 operations a second; 0: the device does not have it
   std::optional<bool> fusedAttention = {};    ///< whether attention is one kernel; none: by the device's constants
   std::optional<Cache> cache = {};            ///< none: by the device's constants
+  std::array<std::optional<double>, constantCount> constants = {}; ///< by Constant; none: those of the device's family
   double memoryBytes() const { return memoryGib * 1024 * 1024 * 1024; }
   double memoryBytesPerSecond() const { return memoryGbPerS * 1e9; }
   bool has(Rate rate) const { return peakTflops[static_cast<size_t>(rate)] > 0; }
@@ -83,9 +124,9 @@ struct Cluster {
 
   /// The place of a device.
   struct Place {
-    size_t kind;  ///< index of `devices`
-    size_t group; ///< index of `nodes`
-    int64_t node; ///< number of the node in the cluster
+    size_t kind;         ///< index of `devices`
+    size_t group;        ///< index of `nodes`
+    int64_t node;        ///< number of the node in the cluster
     uint32_t device = 0; ///< number of the device in its node
     bool operator==(const Place &) const = default;
   };

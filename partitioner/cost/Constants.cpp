@@ -135,12 +135,13 @@ constexpr DeviceConstants core() {
   c.convolutionFraction = {0.88, 0.88, 0.40, 0.40};
   c.boost = {1, 1, 1, 1};
   c.winogradGain = 1;
-  c.halfSize = 12; // blocks of registers: 48 x 8 of 16 lanes
+  c.halfSize = c.convolutionHalfSize = 12; // blocks of registers: 48 x 8 of 16 lanes
   c.scorePassesForward = 2;
   c.scorePassesBackward = 3; // by blocks: no score is kept
   // Generated kernels: bias and GELU at 6.2 of 10.6 GB/s on one thread; random numbers are computed, not moved.
   c.memoryFraction = {1, 0.8, 0.8, 0.8, 0.7, 0.5, 0.4, 0.4, 0.1};
-  c.cacheBytes = 2e6; // of a core
+  c.functionSeconds = 1e-9; // GELU of 262,144 elements in the cache: 0.2 to 0.3 ms on one core of an EPYC with AVX2
+  c.cacheBytes = 2e6;       // of a core
   c.cacheSpeed = 3;
   c.communicationSeconds = 2e-6; // time for two threads to synchronise
   c.insideFraction = c.wireFraction = c.messageFraction = c.networkFraction = 0.8;
@@ -155,13 +156,72 @@ constexpr DeviceConstants table[] = {v100(), a100(), h100(), gpu(), core()};
 bool attentionIsFused(const DeviceKind &kind) { return kind.fusedAttention.value_or(constantsOf(kind).fusedAttention); }
 
 double keptBytesPerScore(const DeviceKind &kind, size_t elementBytes) {
-  const DeviceConstants &c = constantsOf(kind);
+  const DeviceConstants c = constantsOf(kind);
   return attentionIsFused(kind) ? 0 : c.keptScores * static_cast<double>(elementBytes) + c.keptMaskBytes;
 }
 
 std::span<const DeviceConstants> allConstants() { return table; }
 
-const DeviceConstants &constantsOf(const DeviceKind &kind) {
+namespace {
+
+/// Where a constant is, and its unit in the cluster file.
+struct ConstantPlace {
+  double *value;
+  double unit = 1;
+};
+
+ConstantPlace placeOf(DeviceConstants &c, Constant constant) {
+  const auto at = static_cast<size_t>(constant);
+  const auto from = [at](Constant first) { return at - static_cast<size_t>(first); };
+  switch (constant) {
+  case Constant::LaunchUs:
+    return {&c.launchSeconds, 1e-6};
+  case Constant::HalfSize:
+    return {&c.halfSize};
+  case Constant::ConvolutionHalfSize:
+    return {&c.convolutionHalfSize};
+  case Constant::FunctionNs:
+    return {&c.functionSeconds, 1e-9};
+  case Constant::ProductFp32:
+  case Constant::ProductTf32:
+  case Constant::ProductFp16:
+  case Constant::ProductBf16:
+    return {&c.productFraction[from(Constant::ProductFp32)]};
+  case Constant::ConvolutionFp32:
+  case Constant::ConvolutionTf32:
+  case Constant::ConvolutionFp16:
+  case Constant::ConvolutionBf16:
+    return {&c.convolutionFraction[from(Constant::ConvolutionFp32)]};
+  case Constant::AttentionForward:
+    return {&c.attentionForward};
+  case Constant::AttentionBackward:
+    return {&c.attentionBackward};
+  case Constant::ScorePassesForward:
+    return {&c.scorePassesForward};
+  case Constant::ScorePassesBackward:
+    return {&c.scorePassesBackward};
+  case Constant::ProductMemory:
+  case Constant::ConvolutionMemory:
+  case Constant::AttentionMemory:
+  case Constant::Elementwise:
+  case Constant::Copy:
+  case Constant::Lookup:
+  case Constant::Pooling:
+  case Constant::Random:
+    return {&c.memoryFraction[static_cast<size_t>(WorkClass::Product) + from(Constant::ProductMemory)]};
+  case Constant::CacheSpeed:
+    return {&c.cacheSpeed};
+  case Constant::Collectives:
+    return {&c.insideFraction};
+  case Constant::Messages:
+    return {&c.messageFraction};
+  case Constant::CommunicationUs:
+    return {&c.communicationSeconds, 1e-6};
+  }
+  return {};
+}
+
+const DeviceConstants &familyOf(const DeviceKind &kind) {
   const std::string family = kind.name.substr(0, kind.name.find_first_of("-_ "));
   for (const DeviceConstants &entry : table)
     if (entry.family == family && entry.backend == kind.backend)
@@ -170,6 +230,24 @@ const DeviceConstants &constantsOf(const DeviceKind &kind) {
     if (entry.family == kind.backend)
       return entry;
   throw userError("device " + kind.name + ": no constants for backend " + kind.backend);
+}
+
+} // namespace
+
+double constantOf(const DeviceConstants &constants, Constant constant) {
+  DeviceConstants copy = constants;
+  const ConstantPlace place = placeOf(copy, constant);
+  return *place.value / place.unit;
+}
+
+DeviceConstants constantsOf(const DeviceKind &kind) {
+  DeviceConstants found = familyOf(kind);
+  for (size_t i = 0; i < constantCount; ++i)
+    if (kind.constants[i]) {
+      const ConstantPlace place = placeOf(found, static_cast<Constant>(i));
+      *place.value = *kind.constants[i] * place.unit;
+    }
+  return found;
 }
 
 } // namespace cleave::partitioner

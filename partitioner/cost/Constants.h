@@ -40,8 +40,8 @@ struct DeviceConstants {
   /// Factor by which Winograd's algorithm reduces the multiplications of 3 x 3 convolutions, all its transforms
   /// counted. fp32 only.
   double winogradGain;
-  /// Cores: the size of m, n and k at which a product reaches half of the rate.
-  double halfSize;
+  /// Cores: the size of m, n and k at which a product, or a convolution, reaches half of the rate.
+  double halfSize, convolutionHalfSize;
 
   // --- attention ---------------------------------------------------------------------------------------------------
   /// Whether attention is one fused kernel, unless the cluster file decides that (DeviceKind::fusedAttention). If not
@@ -59,6 +59,9 @@ struct DeviceConstants {
   // --- memory --------------------------------------------------------------------------------------------------------
   /// Fraction of the memory's bandwidth, by WorkClass.
   std::array<double, workClassCount> memoryFraction;
+  /// Seconds in which an elementwise kernel evaluates exp, tanh and the like for one element. 0: not more than its
+  /// bytes take.
+  double functionSeconds;
   /// Bytes of the last cache, and its bandwidth relative to that of the memory, unless the cluster file gives them.
   /// Used for steps whose operands fit into half of the cache.
   double cacheBytes, cacheSpeed;
@@ -78,8 +81,11 @@ struct DeviceConstants {
 };
 
 /// The constants of a device kind: of the family with which its name begins ("a100-80g": a100), otherwise those of a
-/// generic device of its backend.
-const DeviceConstants &constantsOf(const DeviceKind &kind);
+/// generic device of its backend; then those that its cluster file gives (DeviceKind::constants).
+DeviceConstants constantsOf(const DeviceKind &kind);
+
+/// A constant in the unit of the cluster file.
+double constantOf(const DeviceConstants &constants, Constant constant);
 
 /// Whether attention is one kernel that keeps no scores: as the cluster file says, or by the device's constants.
 bool attentionIsFused(const DeviceKind &kind);

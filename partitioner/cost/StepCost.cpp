@@ -40,7 +40,7 @@ namespace {
 
 class Roofline {
 public:
-  Roofline(const StepWork &work, const CostDevice &device) : work(work), kind(device.kind), c(*device.constants) {}
+  Roofline(const StepWork &work, const CostDevice &device) : work(work), kind(device.kind), c(device.constants) {}
 
   StepCost cost() const {
     if (work.kind == WorkClass::None)
@@ -49,9 +49,12 @@ public:
     cost.launch = c.launchSeconds * static_cast<double>(work.kernels);
     cost.memory = moving(work.bytes, work.kind);
     if (work.kind == WorkClass::Product)
-      cost.compute = multiply(c.productFraction);
+      cost.compute = multiply(c.productFraction, c.halfSize);
     else if (work.kind == WorkClass::Convolution)
-      cost.compute = multiply(c.convolutionFraction) / (work.winograd && work.rate == Rate::Fp32 ? c.winogradGain : 1);
+      cost.compute = multiply(c.convolutionFraction, c.convolutionHalfSize) /
+                     (work.winograd && work.rate == Rate::Fp32 ? c.winogradGain : 1);
+    else if (work.kind == WorkClass::Stream)
+      cost.compute = work.functions * c.functionSeconds;
     else if (work.kind == WorkClass::Attention)
       return attention(cost);
     return cost;
@@ -71,7 +74,7 @@ private:
     return bytes / ((bytes <= cached / 2 ? fast : memory) * c.memoryFraction[static_cast<size_t>(by)]);
   }
 
-  double multiply(const std::array<double, rateCount> &fraction) const {
+  double multiply(const std::array<double, rateCount> &fraction, double halfSize) const {
     const double rate = peak() * fraction[static_cast<size_t>(work.rate)];
     if (work.m <= 0 || work.n <= 0 || work.k <= 0 || work.batch <= 0)
       return 0;
@@ -80,7 +83,7 @@ private:
                                       c.boost[static_cast<size_t>(work.rate)]) /
              rate;
     const auto reached = [&](int64_t size) {
-      return static_cast<double>(size) / (static_cast<double>(size) + c.halfSize);
+      return static_cast<double>(size) / (static_cast<double>(size) + halfSize);
     };
     return work.flops / (rate * reached(work.m) * reached(work.n) * reached(work.k));
   }

@@ -12,11 +12,11 @@
 
 namespace cleave::partitioner {
 
-/// A device for the cost model: peaks and bandwidth of the cluster file, constants of its family.
+/// A device for the cost model: peaks and bandwidth of the cluster file, constants of its family or of the file.
 struct CostDevice {
   DeviceKind kind;
-  const DeviceConstants *constants = nullptr;
-  explicit CostDevice(DeviceKind given) : kind(std::move(given)), constants(&constantsOf(kind)) {}
+  DeviceConstants constants;
+  explicit CostDevice(DeviceKind given) : kind(std::move(given)), constants(constantsOf(kind)) {}
 };
 
 /// The parts of a step's time, in seconds. `compute` and `memory` overlap.

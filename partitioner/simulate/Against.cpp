@@ -3,6 +3,7 @@
 
 #include "partitioner/simulate/Intervals.h"
 #include "partitioner/simulate/Script.h"
+#include "partitioner/simulate/Transfers.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/check/Defects.h"
@@ -18,16 +19,6 @@ namespace cleave::partitioner {
 using check::length;
 
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2)
-    return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 auto nameOf(const ComparedKind &row) { return std::tie(row.kind); }
 auto nameOf(const ComparedStep &row) { return std::tie(row.kind, row.segment, row.path); }
@@ -65,75 +56,6 @@ std::vector<ComparedKind> rowsOf(const Means<std::string> &means, double ranks) 
   largestMissFirst(rows);
   return rows;
 }
-
-/// For each measured step, its seconds without waiting for other ranks: the last part of the step.
-class Transfers {
-public:
-  Transfers(const plan::Plan &plan, const MeasuredRun &run) : plan(plan), run(run) {
-    std::map<Meeting, double> shortest;
-    std::map<Message, Ends> ends;
-    for (uint32_t rank = 0; rank < run.ranks.size(); ++rank)
-      forEachExchange(
-          rank,
-          [&](const MeasuredStep &one, double &, const Meeting &meeting) {
-            const auto [found, added] = shortest.try_emplace(meeting, one.seconds);
-            found->second = std::min(found->second, one.seconds);
-          },
-          [&](const MeasuredStep &one, double &, const Message &message, bool sends) {
-            (sends ? ends[message].sent : ends[message].awaited) = one.begin;
-          });
-    for (uint32_t rank = 0; rank < run.ranks.size(); ++rank) {
-      std::vector<double> &all = seconds.emplace_back();
-      for (const MeasuredStep &one : run.ranks[rank])
-        all.push_back(one.seconds);
-      forEachExchange(
-          rank, [&](const MeasuredStep &, double &taken, const Meeting &meeting) { taken = shortest.at(meeting); },
-          [&](const MeasuredStep &one, double &taken, const Message &message, bool sends) {
-            if (sends && !onGpus) // a host sends in the background
-              return;
-            const Ends &both = ends.at(message);
-            taken = std::clamp(one.begin + one.seconds - std::max(both.sent, both.awaited), 0.0, one.seconds);
-          });
-    }
-  }
-
-  double of(uint32_t rank, size_t index) const { return seconds[rank][index]; }
-
-private:
-  using Meeting = std::tuple<uint32_t, uint32_t, uint64_t>;          ///< group, iteration, number of earlier
-                                                                     ///< collectives of the group
-  using Message = std::tuple<uint32_t, uint32_t, int32_t, uint32_t>; ///< sender, tag, microbatch, iteration
-  struct Ends {
-    double sent = 0, awaited = 0;
-  };
-
-  /// Calls `collective` or `message` for each measured step of that kind, with the step's entry of `seconds`.
-  template <typename OnCollective, typename OnMessage>
-  void forEachExchange(uint32_t rank, OnCollective collective, OnMessage message) {
-    const plan::Rank &info = *plan.ranks()->Get(rank);
-    const plan::Program &program = *plan.programs()->Get(info.program());
-    std::map<std::pair<uint32_t, uint32_t>, uint64_t> before; // by group and iteration
-    double none = 0;
-    for (size_t i = 0; i < run.ranks[rank].size(); ++i) {
-      const MeasuredStep &one = run.ranks[rank][i];
-      double &taken = rank < seconds.size() ? seconds[rank][i] : none;
-      const plan::Step &step = *program.segments()->Get(one.segment)->steps()->Get(one.step);
-      if (const auto *op = step.op_as_Collective()) {
-        const uint32_t group = info.groups()->Get(op->group());
-        collective(one, taken, Meeting{group, one.iteration, before[{group, one.iteration}]++});
-      } else if (const auto *send = step.op_as_Send())
-        message(one, taken, Message{rank, send->tag(), one.microbatch, one.iteration}, true);
-      else if (const auto *recv = step.op_as_Recv())
-        message(one, taken, Message{info.peers()->Get(recv->peer()), recv->tag(), one.microbatch, one.iteration},
-                false);
-    }
-  }
-
-  const plan::Plan &plan;
-  const MeasuredRun &run;
-  const bool onGpus = backendOf(plan) == Target::Kind::Cuda; ///< senders wait for receivers
-  std::vector<std::vector<double>> seconds;                  ///< by rank
-};
 
 class Comparer {
 public:

@@ -47,8 +47,15 @@ static std::vector<Cluster::Place> placesOf(const Cluster &cluster, std::span<co
   return chosen;
 }
 
+static std::vector<DeviceConstants> constantsOfKinds(const Cluster &cluster) {
+  std::vector<DeviceConstants> kinds;
+  for (const DeviceKind &kind : cluster.devices)
+    kinds.push_back(constantsOf(kind));
+  return kinds;
+}
+
 Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices)
-    : plan(&plan), cluster(cluster),
+    : plan(&plan), cluster(cluster), kinds(constantsOfKinds(cluster)),
       places(devices.empty() ? cluster.places(check::length(plan.ranks())) : placesOf(cluster, devices)) {
   for (uint32_t r = 0; r < places.size(); ++r) {
     const DeviceKind &kind = cluster.devices[places[r].kind];
@@ -58,7 +65,8 @@ Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<con
   }
 }
 
-Topology::Topology(int64_t ranks, const Cluster &cluster) : cluster(cluster), places(cluster.places(ranks)) {}
+Topology::Topology(int64_t ranks, const Cluster &cluster)
+    : cluster(cluster), kinds(constantsOfKinds(cluster)), places(cluster.places(ranks)) {}
 
 bool Topology::ordered(size_t nodeGroup) const {
   const NodeGroup &node = cluster.nodes[nodeGroup];

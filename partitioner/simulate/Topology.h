@@ -58,7 +58,7 @@ public:
   std::vector<LinkUse> uses(uint32_t from, uint32_t to, bool receiver) const;
 
 private:
-  const DeviceConstants &constants(uint32_t rank) const { return constantsOf(cluster.devices[places[rank].kind]); }
+  const DeviceConstants &constants(uint32_t rank) const { return kinds[places[rank].kind]; }
   const NodeGroup &nodeOf(uint32_t rank) const { return cluster.nodes[places[rank].group]; }
   const Link &insideOf(uint32_t rank) const;
   double insideFraction(std::span<const uint32_t> ranks) const;
@@ -67,6 +67,7 @@ private:
 
   const plan::Plan *plan = nullptr;
   const Cluster &cluster;
+  std::vector<DeviceConstants> kinds; ///< by index of Cluster::devices
   std::vector<Cluster::Place> places;
   std::map<std::pair<size_t, std::vector<uint32_t>>, GroupRings> rings; ///< by group of nodes, and devices of a node
 };

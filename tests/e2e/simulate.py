@@ -376,5 +376,94 @@ class Against(Case):
         refused("no trace of a run")  # it is a predicted trace
 
 
+class Calibrate(Case):
+    def setUp(self):
+        super().setUp()
+        self.cluster, self.plan, self.trace, self.fitted = (self.path(name) for name in ("c.toml", "p.plan", "t.json", "f.toml"))
+        with open(self.cluster, "w") as out:
+            out.write(CORES)
+        self.ok("mlp", "plan", "--mesh", "dp=2", "--threads", 1, "--cluster", self.cluster, "-o", self.plan)
+        self.ok("mlp", "train", "--plan", self.plan, "--data", DIGITS, "--steps", 8, "--quiet", "--trace", self.trace)
+
+    def text(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def test_the_next_plan_uses_the_fit(self):
+        said = json.loads(self.ok("cleave", "calibrate", self.plan, self.trace, "-o", self.fitted, "--json"))
+        constants = {each["name"]: each for each in said["constants"]}
+        peak = constants["devices.core.peak_tflops.fp32"]
+        self.assertTrue(peak["determined"])
+        self.assertGreater(peak["steps"], 5)
+        self.assertLess(peak["relative_error"], 0.25)
+        self.assertFalse(constants["devices.core.constants.convolution_fp32"]["determined"])
+        for each in said["constants"]:
+            self.assertGreater(each["after"], 0)
+            if not each["determined"]:
+                self.assertEqual(each["after"], each["before"])
+        self.assertEqual([each["iterations"] for each in said["plans"]], [4])
+        with open(self.fitted, "rb") as file:
+            device = tomllib.load(file)["devices"]["core"]
+        self.assertEqual(device["peak_tflops"]["fp32"], peak["after"])
+        self.assertEqual(device["memory_gib"], 8.0)
+        simulated = json.loads(self.ok("cleave", "simulate", self.plan, "--cluster", self.fitted, "--json"))["step_ms"]
+        self.assertAlmostEqual(said["plans"][0]["predicted_after_ms"], simulated)
+        self.ok("mlp", "plan", "--devices", 2, "--batch", 64, "--cluster", self.fitted, "--no-code", "-o", self.path("next.plan"))
+        self.assertIsNotNone(json.loads(self.ok("cleave", "show", "--json", self.path("next.plan")))["predicted"])
+
+    def test_several_plans(self):
+        other, trace = self.path("o.plan"), self.path("o.json")
+        self.ok("mlp", "plan", "--batch", 32, "--threads", 1, "--cluster", self.cluster, "-o", other)
+        self.ok("cleave-run", other, "--data", DIGITS, "--steps", 8, "--quiet", "--trace", trace)
+        page = self.ok("cleave", "calibrate", self.plan, self.trace, self.trace, other, trace, "-o", self.fitted)
+        self.assertIn("of 2 plans", page)
+        self.assertIn("not determined", page)
+        first = self.text(self.fitted)
+        self.ok("cleave", "calibrate", self.plan, self.trace, self.trace, other, trace, "-o", self.fitted)
+        self.assertEqual(self.text(self.fitted), first)
+
+    def test_mistakes(self):
+        def refused(*words, word, status=2):
+            self.refused("cleave", "calibrate", *words, word=word, status=status)
+            self.assertEqual([name for name in os.listdir(self.folder.name) if "f.toml" in name], [], "a file is left behind")
+        good = [self.plan, self.trace]
+        without = self.path("w.plan")
+        self.ok("mlp", "plan", "--mesh", "dp=2", "--threads", 1, "-o", without)
+        refused(*good, word="--output")
+        refused(self.trace, self.plan, "-o", self.fitted, word="a trace must follow its plan")
+        refused(self.plan, "-o", self.fitted, word="needs at least one trace")
+        refused(without, self.trace, "-o", self.fitted, word="name one with --cluster")
+        refused(*good, without, self.trace, "-o", self.fitted, "--cluster", self.cluster, word="a trace of another plan")
+        refused(self.plan, self.cluster, "-o", self.fitted, word="torn, or no JSON")
+        refused(self.plan, self.path("none.json"), "-o", self.fitted, word="none.json")
+        refused(self.path("none.plan"), self.trace, "-o", self.fitted, word="none.plan")
+        refused(*good, "-o", self.path("none/f.toml"), word="none/f.toml")
+        content = self.text(self.plan)
+        for path in (self.plan, self.trace, self.cluster):
+            before = self.text(path)
+            refused(*good, "--cluster", self.cluster, "-o", path, word="--output")
+            self.assertEqual(self.text(path), before)
+        with open(self.trace) as file:
+            text = file.read()
+        torn = self.path("torn.json")
+        with open(torn, "w") as file:
+            file.write(text[:len(text) // 2])
+        refused(self.plan, torn, "-o", self.fitted, word="torn, or no JSON")
+        damaged = self.path("damaged.plan")
+        with open(damaged, "wb") as file:
+            file.write(content[:len(content) // 2])
+        refused(damaged, self.trace, "-o", self.fitted, word="damaged.plan", status=3)
+        with open(damaged, "wb") as file:
+            file.write(content[:8] + (999).to_bytes(4, "little") + content[12:])
+        refused(damaged, self.trace, "-o", self.fitted, word="999", status=3)
+        small = self.path("small.toml")
+        with open(small, "w") as out:
+            out.write(CORES.replace("core = 4", "core = 1"))
+        refused(*good, "--cluster", small, "-o", self.fitted, word="the plan has 2 ranks")
+        with open(small, "w") as out:
+            out.write(CORES.replace("[[nodes]]", "constants = { lunch_us = 1.0 }\n[[nodes]]"))
+        refused(*good, "--cluster", small, "-o", self.fitted, word="did you mean launch_us?")
+
+
 if __name__ == "__main__":
     programs.main()

@@ -14,6 +14,7 @@ int diff(int argc, char **argv);
 int explain(int argc, char **argv);
 int simulate(int argc, char **argv);
 int report(int argc, char **argv);
+int calibrate(int argc, char **argv);
 int solve(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
@@ -33,6 +34,9 @@ void printDiff(const PlanSummary &a, const PlanSummary &b, const std::string &fi
 
 /// The page printed by `cleave show`.
 std::string showPage(const PlanSummary &report);
+/// The stages and what passes between them as a graph, in the languages of Graphviz and Mermaid.
+std::string showDot(const PlanSummary &report);
+std::string showMermaid(const PlanSummary &report);
 /// A listing of every program's segments with their steps, slots and layouts.
 std::string showSteps(const plan::Plan &plan);
 

@@ -168,6 +168,10 @@ Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::st
   throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
 }
 
+MeasuredRun loadTrace(const std::string &trace, const PlanFile &plan) {
+  return readTrace(readTextFile(trace, Status::User, mostTraceBytes), trace, plan.plan(), plan.hash());
+}
+
 void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
   const auto loaded = loadSound(file);
   const plan::Plan &plan = loaded->plan();
@@ -176,9 +180,7 @@ void simulatePlan(const std::string &file, const SimulatePlanOptions &options) {
   const Predicted predicted{plan, cluster, simulation, memoryProblem(plan, cluster)};
   std::optional<Comparison> against;
   if (!options.against.empty())
-    against = compareWithRun(
-        plan, cluster, simulation,
-        readTrace(readTextFile(options.against, Status::User, mostTraceBytes), options.against, plan, loaded->hash()));
+    against = compareWithRun(plan, cluster, simulation, loadTrace(options.against, *loaded));
   if (!options.trace.empty())
     writeSimulatedTrace(options.trace, plan, simulation);
   if (options.json)

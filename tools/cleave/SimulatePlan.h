@@ -1,7 +1,8 @@
 // cleave simulate FILE.plan: a plan on a cluster.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
-#include "runtime/plan/PlanTypes.h"
+#include "partitioner/simulate/ReadTrace.h"
+#include "runtime/plan/PlanFile.h"
 
 #include <string>
 
@@ -21,5 +22,8 @@ partitioner::Cluster clusterOf(const plan::Plan &plan, const std::string &file, 
 /// Prints the prediction, as one JSON object or as a page, and writes the trace. Throws an Error; then nothing is
 /// printed or written.
 void simulatePlan(const std::string &file, const SimulatePlanOptions &options);
+
+/// Reads the trace of a run of the plan. Throws userError as readTrace does.
+partitioner::MeasuredRun loadTrace(const std::string &trace, const PlanFile &plan);
 
 } // namespace cleave::tool

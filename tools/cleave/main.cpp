@@ -21,6 +21,7 @@ const Command commands[] = {
     {"verify", "check a plan: structure, memory, messages, collectives", tool::verify},
     {"simulate", "predict what a plan, or a pipeline schedule alone, costs: time, idle time, memory", tool::simulate},
     {"report", "write a page for a browser about a plan's predicted iteration", tool::report},
+    {"calibrate", "fit a cluster's constants to traces of runs, for better predictions", tool::calibrate},
     {"solve", "find the best choices of a sharding-choice problem", tool::solve},
     {"explain", "say where a plan's time and memory go, what the other plans were, and what would change it",
      tool::explain},
@@ -39,7 +40,7 @@ std::string commandNames() {
 void help() {
   fmt::print("cleave COMMAND ...\n\n");
   for (const Command &command : commands)
-    fmt::print("  {:<8} {}\n", command.name, command.about);
+    fmt::print("  {:<9} {}\n", command.name, command.about);
   fmt::print("\ncleave COMMAND --help lists a command's options; cleave --version prints the version.\n");
 }
 

@@ -4,6 +4,10 @@
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/steps/Describe.h"
 
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
 namespace cleave::steps {
 
 inline bool isCuda(const plan::Plan &plan) { return backendOf(plan) == Target::Kind::Cuda; }
@@ -101,12 +105,29 @@ inline void accesses(const plan::Kernel &op, const Accesses &a) { arguments(op, 
 
 inline bool isLinear(const plan::Kernel &) { return true; }
 
+/// How many of a kernel's ops evaluate a function for every element that takes longer than moving the element.
+inline int functionsOf(const plan::KernelInfo &info) {
+  static constexpr std::string_view names[] = {"exp",     "gelu", "gelu_grad", "tanh",
+                                               "sigmoid", "silu", "silu_grad", "erf"};
+  int count = 0;
+  std::istringstream ops(info.ops() ? info.ops()->str() : "");
+  for (std::string op; ops >> op;)
+    count += std::ranges::find(names, op) != std::end(names);
+  return count;
+}
+
 /// Bytes of every argument, counted once, as far as the kernel's code accesses it.
 inline Work work(const plan::Kernel &op, const Context &c) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < length(op.args()); ++i)
-    bytes += static_cast<double>(argumentBytes(c.plan, op, i));
-  return moving(WorkClass::Stream, bytes);
+  const plan::KernelInfo &info = *c.plan.kernels()->Get(op.kernel());
+  double bytes = 0, elements = 0;
+  for (uint32_t i = 0; i < length(op.args()); ++i) {
+    const auto each = static_cast<double>(argumentBytes(c.plan, op, i));
+    bytes += each;
+    elements = std::max(elements, each / static_cast<double>(dtypeSize(info.arguments()->Get(i)->dtype())));
+  }
+  Work made = moving(WorkClass::Stream, bytes);
+  made.functions = functionsOf(info) * elements;
+  return made;
 }
 
 inline OnGpu onGpu(const plan::Kernel &) { return {}; }
@@ -160,10 +181,13 @@ inline void accesses(const plan::KernelBatch &op, const Accesses &a) {
 inline bool isLinear(const plan::KernelBatch &) { return true; }
 
 inline Work work(const plan::KernelBatch &op, const Context &c) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < length(op.calls()); ++i)
-    bytes += work(*op.calls()->Get(i), c).bytes;
-  return moving(WorkClass::Stream, bytes);
+  Work made = moving(WorkClass::Stream, 0);
+  for (uint32_t i = 0; i < length(op.calls()); ++i) {
+    const Work call = work(*op.calls()->Get(i), c);
+    made.bytes += call.bytes;
+    made.functions += call.functions;
+  }
+  return made;
 }
 
 inline OnGpu onGpu(const plan::KernelBatch &) { return {}; }

@@ -34,6 +34,7 @@ struct Work {
   bool backward = false;       ///< Attention
   double scoreBytes = 0;       ///< Attention: of the score matrix, for devices without a fused kernel
   int64_t kernels = 1;         ///< launches
+  double functions = 0;        ///< Stream: evaluations of exp, tanh and the like
 };
 
 } // namespace steps

@@ -121,6 +121,9 @@ TEST_CASE("a cluster is written so that it reads back as the same") {
   odd.devices[0].fusedAttention = true;
   odd.devices[1].fusedAttention = false;
   odd.devices[1].cache = Cache{40, 4500.5};
+  for (size_t i = 0; i < constantCount; ++i)
+    odd.devices[0].constants[i] = 0.25 * double(i + 1);
+  odd.devices[1].constants[0] = 1.5;
   CHECK(Cluster::parse(odd.toToml(), "again.toml") == odd);
 }
 
@@ -283,7 +286,7 @@ TEST_CASE("bad cluster files are refused with line, rule and value") {
   CHECK(refused(replaced(two, "memory_gib = 16.0\n", "")) == "c.toml:2:1: devices.v100-16g needs memory_gib");
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gb = 16.0")) ==
         "c.toml:4:13: devices.v100-16g has backend, memory_gib, memory_gb_per_s, peak_tflops, fused_attention, cache, "
-        "not "
+        "constants, not "
         "\"memory_gb\"; did you mean memory_gib?");
   CHECK(refused(replaced(two, "memory_gib = 16.0", "memory_gib = 16.0\nfused_attention = 1")) ==
         "c.toml:5:19: devices.v100-16g.fused_attention must be true or false");

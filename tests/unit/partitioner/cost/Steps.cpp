@@ -41,7 +41,7 @@ TEST_CASE("a large product reaches the fraction of the peak that its device is k
     const CostDevice device(kindOf(name));
     const StepWork work = product(16384, 16384, 16384, Rate::Fp16);
     const double reached = work.flops / stepCost(work, device).seconds() / device.kind.peak(Rate::Fp16);
-    const double fraction = device.constants->productFraction[size_t(Rate::Fp16)];
+    const double fraction = device.constants.productFraction[size_t(Rate::Fp16)];
     CHECK(reached <= fraction);
     CHECK(reached >= 0.93 * fraction);
   }
@@ -69,7 +69,7 @@ TEST_CASE("few tiles and short sums reach less") {
 
 TEST_CASE("what moves bytes takes the memory's time and a launch") {
   const CostDevice device(kindOf("a100-80g"));
-  const auto &c = *device.constants;
+  const auto &c = device.constants;
   const double bytes = 2e9;
   CHECK(stepCost(moving(WorkClass::Stream, bytes), device).seconds() ==
         Approx(c.launchSeconds + bytes / (2000e9 * c.memoryFraction[size_t(WorkClass::Stream)])));
@@ -82,7 +82,7 @@ TEST_CASE("what fits into half of the cache moves at its bandwidth") {
   kind.memoryGbPerS = 20;
   kind.cache = Cache{16, 60};
   const CostDevice device(kind);
-  const double fraction = device.constants->memoryFraction[size_t(WorkClass::Stream)], half = 8 << 20;
+  const double fraction = device.constants.memoryFraction[size_t(WorkClass::Stream)], half = 8 << 20;
   CHECK(stepCost(moving(WorkClass::Stream, half), device).memory == Approx(half / (60e9 * fraction)));
   CHECK(stepCost(moving(WorkClass::Stream, half + 1), device).memory == Approx((half + 1) / (20e9 * fraction)));
   kind.cache->gbPerS = 1; // not slower than memory
@@ -109,14 +109,14 @@ TEST_CASE("attention without a fused kernel sends its scores through memory") {
     kind.fusedAttention = true;
     const CostDevice fused(kind);
     REQUIRE_FALSE(attentionIsFused(apart.kind));
-    const double scores = work.scoreBytes / (2000e9 * apart.constants->memoryFraction[size_t(WorkClass::Stream)]);
+    const double scores = work.scoreBytes / (2000e9 * apart.constants.memoryFraction[size_t(WorkClass::Stream)]);
     CHECK(stepCost(work, apart).seconds() > 2 * scores); // the softmax alone reads and writes the scores
-    CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants->attentionForward)));
+    CHECK(stepCost(work, fused).compute == Approx(work.flops / (300e12 * fused.constants.attentionForward)));
     StepWork gradient = work;
     gradient.backward = true;
     gradient.flops *= 2.5;
     CHECK(stepCost(gradient, apart).seconds() > 3 * scores);
-    CHECK(stepCost(gradient, fused).compute == Approx(gradient.flops / (300e12 * fused.constants->attentionBackward)));
+    CHECK(stepCost(gradient, fused).compute == Approx(gradient.flops / (300e12 * fused.constants.attentionBackward)));
   }
 }
 
