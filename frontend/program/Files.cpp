@@ -16,6 +16,7 @@ namespace cleave {
 void checkFiles(const Data &data, const RunOptions &options, const std::vector<std::string> &outputs) {
   FileRoles files;
   files.reads("--plan", options.plan);
+  files.reads("--like", options.like);
   if (!isStrategyKind(options.strategy))
     files.reads("--strategy", options.strategy);
   files.reads("--cluster", options.cluster);

@@ -21,6 +21,7 @@ USES = {
         ["mlp", "check", *SMALL, "--data", DIGITS, "--plan", "PATH"], ["mlp", *TRAIN, "--strategy", "PATH"],
         ["mlp", "plan", "--strategy", "PATH", "-o", "HERE/new.plan"], ["mlp", "check", "--data", DIGITS, "--strategy", "PATH"],
         ["mlp", "graph", "--strategy", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
+        ["mlp", "plan", "--no-code", "--like", "PATH", "-o", "HERE/new.plan"], ["cleave", "explain", "PATH"],
         ["cleave", "simulate", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "PATH"],
         ["cleave", "simulate", "--pipeline", "PATH"], ["cleave", "report", "PATH", "-o", "HERE/new.html"],
         ["cleave", "report", "HERE/p.plan", "-o", "HERE/new.html", "--cluster", "PATH"],
@@ -192,7 +193,7 @@ class Roles(unittest.TestCase):
     with every input of it (USES). Nothing is changed, and the message names both."""
 
     # A valid file for the inputs that a command need not have.
-    MORE = {"--plan": "p.plan", "--strategy": "s.toml", "--cluster": "c.toml", "--against": "trace.json"}
+    MORE = {"--plan": "p.plan", "--like": "p.plan", "--strategy": "s.toml", "--cluster": "c.toml", "--against": "trace.json"}
 
     @classmethod
     def setUpClass(cls):

@@ -16,6 +16,10 @@ inline void describe(PlanT &plan) {
   plan.search->step = 2, plan.search->estimate = 2.1, plan.search->lower = 1.5, plan.search->least = 1;
   plan.search->total = 10, plan.search->evaluated = 4, plan.search->pruned_by_bound = 3;
   plan.search->pruned_by_memory = 2, plan.search->refused = 1, plan.search->compiled = 2;
+  plan::AlternativeT &other = *plan.alternatives.emplace_back(std::make_unique<plan::AlternativeT>());
+  other.decision = "zero", other.value = "1";
+  other.step = 3, other.busy = 2, other.communication = 0.75, other.idle = 0.25;
+  other.peak_bytes = 1000, other.capacity = 2000;
   for (const auto &tensor : plan.tensors)
     if (tensor->kind == plan::TensorKind::Input) {
       auto &field = plan.data->fields.emplace_back(std::make_unique<plan::DataFieldT>());

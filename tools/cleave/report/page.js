@@ -15,7 +15,7 @@ let colours = {};
 // ---- texts and elements
 
 function el(tag, properties, ...children) {
-  const made = document.createElement(tag);
+  const made = typeof tag === "string" ? document.createElement(tag) : tag;
   for (const [name, value] of Object.entries(properties || {}))
     if (name === "class") made.className = value;
     else if (name === "style") for (const [key, text] of Object.entries(value)) made.style.setProperty(key, text);
@@ -422,7 +422,7 @@ function listen() {
 function timelineSection() {
   const left = lines.classes.filter(one => !one.streams.length).length;
   const used = new Set(lines.names.map(name => name[3]));
-  canvas = el("canvas", {tabindex: 0, role: "img", "aria-describedby": "said",
+  canvas = el(document.getElementById("timeline-canvas"), {tabindex: 0, role: "img", "aria-describedby": "said",
     "aria-label": "Timeline of the iteration. Plus and minus zoom, left and right move, up and down choose a stream, comma and full stop an event."});
   const button = (text, name, act) => el("button", {onclick: act, "aria-label": name}, text);
   const pages = [];
@@ -458,7 +458,7 @@ function classTable(heads, rows) {
 }
 
 function memorySection() {
-  memory = el("canvas", {role: "img", "aria-label": "Memory of a rank over the iteration"});
+  memory = el(document.getElementById("memory-canvas"), {role: "img", "aria-label": "Memory of a rank over the iteration"});
   const some = parts.filter(part => data.classes.some(one => one.memory[part] > 0));
   const bars = el("div", {class: "rows"});
   for (const one of data.classes.slice(0, 40)) {
