@@ -5,6 +5,7 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/search/Neighbours.h"
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
@@ -33,6 +34,7 @@ namespace {
 using partitioner::Candidate;
 using partitioner::Cluster;
 using partitioner::LayerOutline;
+using partitioner::Neighbour;
 using partitioner::PlanGroup;
 using partitioner::Site;
 using partitioner::SiteCosts;
@@ -70,17 +72,17 @@ public:
     if (input.layers.empty())
       prepare();
     const auto [group, schedule] = rowOf(chosen);
-    std::vector<Other> others;
-    for (Other &other : neighbours(group, schedule))
+    std::vector<Neighbour> others;
+    for (Neighbour &other : partitioner::neighboursOf(input.request, group, schedule))
       if (auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
           plan && !plan->begins.empty()) {
         other.plan = std::move(*plan);
         others.push_back(std::move(other));
       }
     for (const Candidate &candidate : known)
-      if (const std::string decision = onlyDifference(candidate, group, schedule); !decision.empty())
+      if (const std::string decision = partitioner::onlyDifference(candidate, group, schedule); !decision.empty())
         others.push_back({decision, candidate});
-    return simulated(mostInteresting(std::move(others)));
+    return simulated(partitioner::mostInteresting(std::move(others)));
   }
 
   std::optional<EstimatedPlan> estimate(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
@@ -633,12 +635,6 @@ private:
 
   // ---- alternatives to a plan
 
-  /// A plan that differs in a decision.
-  struct Other {
-    std::string decision;
-    Candidate plan;
-  };
-
   std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Strategy &strategy) const {
     Recomputation kind = Recomputation::None; // of most layers
     for (const partitioner::RecomputeRule &rule : strategy.recompute)
@@ -653,104 +649,10 @@ private:
     return {group, {strategy.schedule, strategy.chunks}};
   }
 
-  /// The decision in which a plan differs; its mesh if several follow from that; "" if it is another part of the space.
-  static std::string onlyDifference(const Candidate &plan, const PlanGroup &group,
-                                    const partitioner::ScheduleChoice &schedule) {
-    const SplitChoice &a = plan.group.split, &b = group.split;
-    if (a.data != b.data || a.tensor != b.tensor || plan.group.order != group.order)
-      return "mesh";
-    std::vector<std::string> differs;
-    if (plan.group.microbatches != group.microbatches)
-      differs.emplace_back("microbatches");
-    if (a.recompute != b.recompute)
-      differs.emplace_back("recompute");
-    if (a.zero != b.zero)
-      differs.emplace_back("zero");
-    if (a.sequence != b.sequence)
-      differs.emplace_back("sequence");
-    if (group.pipeline > 1 && (plan.schedule.name != schedule.name || plan.schedule.chunks != schedule.chunks))
-      differs.emplace_back("schedule");
-    return differs.size() == 1 ? differs[0] : "";
-  }
-
-  /// The plans of the space with another value of one decision. Of meshes, those in which a factor moves from one axis
-  /// to another; a pipeline of another length may have another schedule.
-  std::vector<Other> neighbours(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
-    partitioner::SpaceRequest space = input.request;
-    space.pins.mesh.reset(), space.pins.schedule.reset(), space.pins.chunks.reset(), space.pins.order.clear();
-    space.pins.microbatches.reset(), space.pins.zero.reset(), space.pins.sequence.reset(), space.kind.clear();
-    space.pins.recompute.clear();
-    std::vector<Other> found;
-    for (const PlanGroup &other : partitioner::groupsOf(space)) {
-      const bool sameMesh = other.split.data == group.split.data && other.split.tensor == group.split.tensor;
-      if (!sameMesh && !isNear(other, group))
-        continue;
-      for (const partitioner::ScheduleChoice &choice : partitioner::schedulesOf(space, other)) {
-        Candidate plan;
-        plan.group = other, plan.schedule = choice;
-        const std::string decision = onlyDifference(plan, group, schedule);
-        const bool follows = sameMesh || (choice.name == schedule.name && choice.chunks == schedule.chunks) ||
-                             (choice.name == "1f1b" && (other.pipeline == 1 || group.pipeline == 1));
-        if (!decision.empty() && follows)
-          found.push_back({decision, std::move(plan)});
-      }
-    }
-    return found;
-  }
-
-  /// Whether one factor moves between two axes, and nothing else changes that the other mesh allows to keep.
-  static bool isNear(const PlanGroup &other, const PlanGroup &group) {
-    const SplitChoice &a = other.split, &b = group.split;
-    const int same = (a.data == b.data) + (a.tensor == b.tensor) + (other.pipeline == group.pipeline);
-    return same == 1 && other.microbatches == group.microbatches && a.recompute == b.recompute &&
-           a.zero == (a.data > 1 ? b.zero : 0) && a.sequence == (a.tensor > 1 && b.sequence);
-  }
-
-  /// For each decision the fastest plan that fits; for the mesh the fastest of up to three meshes. And the fastest that
-  /// does not fit, if it would be faster than all of them.
-  static std::vector<Other> mostInteresting(std::vector<Other> others) {
-    constexpr int64_t mostMeshes = 3;
-    std::ranges::stable_sort(others, {}, [](const Other &one) { return one.plan.estimate.seconds; });
-    std::map<std::string, int64_t> taken;
-    std::set<std::tuple<int64_t, int64_t>> meshes;
-    std::vector<Other> chosen;
-    bool lacks = false;
-    for (Other &other : others) {
-      const SplitChoice &split = other.plan.group.split;
-      const bool mesh = other.decision == "mesh";
-      if (!other.plan.estimate.fits()) {
-        if (!lacks && chosen.empty())
-          lacks = true, chosen.push_back(std::move(other));
-      } else if (taken[other.decision] < (mesh ? mostMeshes : 1) &&
-                 (!mesh || meshes.emplace(split.data, split.tensor).second)) {
-        ++taken[other.decision];
-        chosen.push_back(std::move(other));
-      }
-    }
-    return chosen;
-  }
-
-  static std::string valueOf(const Other &other) {
-    const PlanGroup &group = other.plan.group;
-    if (other.decision == "mesh")
-      return partitioner::meshText(group.mesh());
-    if (other.decision == "microbatches")
-      return std::to_string(group.microbatches);
-    if (other.decision == "recompute")
-      return partitioner::text(group.split.recompute);
-    if (other.decision == "zero")
-      return std::to_string(group.split.zero);
-    if (other.decision == "sequence")
-      return group.split.sequence ? "tp" : "none";
-    return other.plan.schedule.chunks > 1
-               ? fmt::format("{}, {} stages a rank", other.plan.schedule.name, other.plan.schedule.chunks)
-               : other.plan.schedule.name;
-  }
-
   /// Compiles and simulates the plans. One that cannot be made is left out.
-  std::vector<Alternative> simulated(const std::vector<Other> &others) {
+  std::vector<Alternative> simulated(const std::vector<Neighbour> &others) {
     std::vector<Candidate> candidates;
-    for (const Other &other : others)
+    for (const Neighbour &other : others)
       candidates.push_back(other.plan);
     std::vector<Alternative> all;
     for (size_t at = 0; at < candidates.size(); at += workers.size()) {
@@ -762,7 +664,7 @@ private:
         if (!file)
           continue;
         Alternative &one = all.emplace_back();
-        one.decision = others[at + i].decision, one.value = valueOf(others[at + i]);
+        one.decision = others[at + i].decision, one.value = others[at + i].value();
         one.step = made[i].step;
         const partitioner::MemoryUse memory = partitioner::tightest(file->plan(), cluster);
         one.peakBytes = memory.needed, one.capacity = memory.capacity;
