@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace cleave::partitioner {
 
@@ -56,19 +56,18 @@ std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, 
   return found;
 }
 
-std::vector<Neighbour> mostInteresting(std::vector<Neighbour> others) {
+std::vector<Neighbour> mostInteresting(std::vector<Neighbour> neighbours) {
   constexpr int64_t mostMeshes = 3;
-  std::ranges::stable_sort(others, {}, [](const Neighbour &one) { return one.plan.estimate.seconds; });
+  std::ranges::stable_sort(neighbours, {}, [](const Neighbour &one) { return one.plan.estimate.seconds; });
   std::map<std::string, int64_t> taken;
-  std::set<std::tuple<int64_t, int64_t>> meshes;
+  std::set<std::pair<int64_t, int64_t>> meshes;
   std::vector<Neighbour> chosen;
-  bool lacks = false;
-  for (Neighbour &other : others) {
+  for (Neighbour &other : neighbours) {
     const SplitChoice &split = other.plan.group.split;
     const bool mesh = other.decision == "mesh";
     if (!other.plan.estimate.fits()) {
-      if (!lacks && chosen.empty())
-        lacks = true, chosen.push_back(std::move(other));
+      if (chosen.empty()) // faster than all that fit
+        chosen.push_back(std::move(other));
     } else if (taken[other.decision] < (mesh ? mostMeshes : 1) &&
                (!mesh || meshes.emplace(split.data, split.tensor).second)) {
       ++taken[other.decision];

@@ -1,4 +1,4 @@
-// The plans that differ from a plan in one decision, to show what the decision is worth.
+// The plans that differ from a given one in one decision, to show what the decision is worth.
 #pragma once
 #include "partitioner/search/Search.h"
 
@@ -13,7 +13,8 @@ struct Neighbour {
   std::string value() const; ///< of the decision, as text
 };
 
-/// The decision in which a plan differs; its mesh if several follow from that; "" if it is another part of the space.
+/// The decision in which a plan differs from that of `group` and `schedule`; its mesh if several follow from that; ""
+/// if it differs in several.
 std::string onlyDifference(const Candidate &plan, const PlanGroup &group, const ScheduleChoice &schedule);
 
 /// The plans of the space with another value of one decision, not yet estimated. What `space` pins of the decisions

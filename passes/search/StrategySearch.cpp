@@ -505,10 +505,11 @@ private:
   /// A plan of the whole model.
   struct Finalist {
     Strategy strategy;
-    std::vector<partitioner::RecomputeRule> safer;  ///< if the plan does not fit; or empty
-    double step = 0;                                ///< seconds; 0: it cannot be made, or does not fit
-    std::string problem;                            ///< then: why
-    std::shared_ptr<const PlanFile> file = nullptr; ///< null: it cannot be made
+    std::vector<partitioner::RecomputeRule> safer;   ///< if the plan does not fit; or empty
+    double step = 0;                                 ///< seconds; 0: it cannot be made, or does not fit
+    std::string problem;                             ///< then: why
+    std::shared_ptr<const PlanFile> file = nullptr;  ///< null: it cannot be made
+    std::vector<partitioner::ClassTimes> times = {}; ///< of the simulation, if there is a step
   };
 
   /// Compiles and simulates a plan of `model`, the whole model with the rows of the strategy.
@@ -530,8 +531,11 @@ private:
         setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
         judge(finalist, std::move(*again));
       }
-    } else
-      finalist.step = partitioner::simulate(file->plan(), cluster).stepSeconds, finalist.file = std::move(file);
+    } else {
+      partitioner::Simulation simulation = partitioner::simulate(file->plan(), cluster);
+      finalist.step = simulation.stepSeconds, finalist.times = std::move(simulation.times);
+      finalist.file = std::move(file);
+    }
   }
 
   /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
@@ -658,7 +662,7 @@ private:
     for (size_t at = 0; at < candidates.size(); at += workers.size()) {
       const std::span<const Candidate> some =
           std::span(candidates).subspan(at, std::min(workers.size(), candidates.size() - at));
-      const std::vector<Finalist> made = judged(some);
+      std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size(); ++i) {
         const std::shared_ptr<const PlanFile> &file = made[i].file;
         if (!file)
@@ -668,9 +672,10 @@ private:
         one.step = made[i].step;
         const partitioner::MemoryUse memory = partitioner::tightest(file->plan(), cluster);
         one.peakBytes = memory.needed, one.capacity = memory.capacity;
-        const partitioner::Simulation simulation = partitioner::simulate(file->plan(), cluster);
+        if (made[i].step == 0) // it does not fit
+          made[i].times = partitioner::simulate(file->plan(), cluster).times;
         const partitioner::ClassTimes &times =
-            *std::ranges::max_element(simulation.times, {}, &partitioner::ClassTimes::busy);
+            *std::ranges::max_element(made[i].times, {}, &partitioner::ClassTimes::busy);
         one.busy = times.busy, one.communication = times.communication, one.idle = times.idle;
       }
     }
