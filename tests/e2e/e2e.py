@@ -182,7 +182,7 @@ class Files(Case):
         whole, _ = self.losses("mlp", *train[1:7], "--steps", found[0] + 4)
         rest, _ = self.losses("mlp", *train[1:7], "--steps", found[0] + 4, "--checkpoint", folder, "--resume", "--at-step", found[0])
         self.assertEqual(rest, whole + whole[-4:])  # the metrics were appended
-        timed = [*train, "--mesh", "dp=2", "--steps", 1000, "--checkpoint-every", "0.02s"]
+        timed = [*train, "--mesh", "dp=2", "--steps", 1000, "--checkpoint-every", "0.05s"]
         self.ok("mlp", *timed, "--checkpoint", self.path("threads"))
         ends = end_ranks(start_ranks("mlp", *timed, "--checkpoint", self.path("sockets"), ranks=2))
         self.assertEqual([status for status, _ in ends], [0, 0], ends)
