@@ -61,8 +61,8 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
 
 // ---- strategy -----------------------------------------------------------------------------------------------------
 
-const Words kinds = {"data", "model", "pipeline", "hybrid", "auto"};
 constexpr const char *searchedKind = "auto";
+constexpr const char *byOption = "command line"; ///< the origin of what options ask for
 
 /// The mesh that the options ask for; `searched`: a kind of strategy is a restriction of a search, not a mesh.
 std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) {
@@ -98,11 +98,15 @@ Request askedOf(const RunOptions &options, bool searched = false) {
   asked.zero = options.zero;
   if (!options.recompute.empty())
     asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
-  return asked;
+  if (searched && isStrategyKind(options.strategy) && options.strategy != searchedKind)
+    asked.kind = options.strategy;
+  return asked.askedBy(byOption);
 }
 
 /// Whether a plan says what else is asked of the split.
-bool repeats(const RunOptions &options) { return !options.like.empty() && options.strategy.empty(); }
+bool repeats(const RunOptions &options) {
+  return !options.like.empty() && !isStrategyFile(options.strategy) && options.strategy != searchedKind;
+}
 
 /// Whether a file does: a strategy file, or a plan.
 bool hasRequest(const RunOptions &options) { return isStrategyFile(options.strategy) || repeats(options); }
@@ -112,11 +116,12 @@ Request fileWith(const RunOptions &options, const Request &asked) {
   if (repeats(options)) {
     Request stored =
         Request::parse(text(PlanFile::load(options.like)->plan().strategy()), "the strategy of " + options.like);
-    if (options.devices > 0 && stored.mesh && stored.mesh->ranks() != options.devices)
-      stored.found.emplace_back("mesh"), stored.found.emplace_back("stages");
+    const bool moves = options.devices > 0 && stored.mesh && stored.mesh->ranks() != options.devices;
+    if (moves || !options.strategy.empty()) // to another number of devices, or another kind of mesh
+      stored.origins["mesh"] = stored.origins["stages"] = "search";
     return stored.askedAgain(asked);
   }
-  const Request file = Request::load(options.strategy);
+  const Request file = Request::load(options.strategy).askedBy("file");
   if (file.mesh && asked.mesh && *file.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 partitioner::meshText(*file.mesh)));
@@ -153,7 +158,8 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   bool file = hasRequest(options),
        open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
   if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
-    file = open = PlanFile::load(options.like)->plan().search() || !fileWith(options, askedOf(options, true)).mesh;
+    file = open = PlanFile::load(options.like)->plan().search() ||
+                  ((cluster || !kind) && !fileWith(options, askedOf(options, true)).mesh);
   if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
   if (!cluster && options.devices == 0)
@@ -175,7 +181,6 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   else if (options.batchPerRank)
     throw userError(fmt::format("--batch-per-rank {}: the search needs the batch of all ranks, --batch; or give --mesh",
                                 *options.batchPerRank));
-  request.kind = kind ? options.strategy : "";
   request.devices = request.pins.mesh     ? request.pins.mesh->ranks()
                     : options.devices > 0 ? options.devices
                     : cluster             ? cluster->deviceCount()
@@ -211,7 +216,8 @@ partitioner::Strategy chooseStrategy(const RunOptions &options) {
 void checkBackend(const std::string &backend) { requireDevice(text(Target::parseKind(backend))); }
 
 bool isStrategyKind(const std::string &strategy) {
-  return std::find(kinds.begin(), kinds.end(), strategy) != kinds.end();
+  return strategy == searchedKind ||
+         std::ranges::find(partitioner::meshKinds, strategy) != std::end(partitioner::meshKinds);
 }
 
 bool isStrategyFile(const std::string &strategy) { return !strategy.empty() && !isStrategyKind(strategy); }
@@ -306,9 +312,9 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
     resolved.cluster = assumedCluster(resolved.toSearch->devices).toToml();
   }
   if (options.scatterGather == "auto") { // whatever a file says
-    resolved.strategy.scatterGather.reset();
+    resolved.strategy.scatterGather.reset(), resolved.strategy.origins.erase("scatter_gather");
     if (resolved.toSearch)
-      resolved.toSearch->pins.scatterGather.reset();
+      resolved.toSearch->pins.scatterGather.reset(), resolved.toSearch->pins.origins.erase("scatter_gather");
   }
   if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
     resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);

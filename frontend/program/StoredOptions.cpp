@@ -80,7 +80,8 @@ void takeFromLike(const Model &model, RunOptions &options) {
   if (const std::string planned = text(plan.model()); planned != model.name)
     throw userError(
         fmt::format("--like {}: the plan is for model {}, but this program is {}", options.like, planned, model.name));
-  if (plan.search() && options.devices == 0 && options.mesh.empty() && plan.ranks())
+  const bool searches = !isStrategyFile(options.strategy) && (plan.search() || isStrategyKind(options.strategy));
+  if (searches && options.devices == 0 && options.mesh.empty() && plan.ranks())
     options.devices = plan.ranks()->size();
   if (!givesBatch(options))
     options.batch = plan.batch();

@@ -40,6 +40,21 @@ static std::vector<ShardRule> completeRules(const NamedShardings &named, const S
   return foldRules(rules, names);
 }
 
+/// What the code asks for in the forward pass.
+static std::vector<Mark> marksOf(func::FuncOp train) {
+  std::vector<Mark> marks;
+  train.walk([&](ir::ShardHintOp hint) {
+    if (hint->hasAttr(ir::attr::phase))
+      return;
+    Mark &mark = marks.emplace_back(Mark{pathOf(hint), {}, {}});
+    for (StringAttr axes : hint.getSharding().getAsRange<StringAttr>())
+      mark.axes.push_back(axes.str());
+    if (auto line = dyn_cast<FileLineColLoc>(hint.getLoc()))
+      mark.where = fmt::format("{}:{}:{}", line.getFilename().str(), line.getLine(), line.getColumn());
+  });
+  return foldMarks(std::move(marks));
+}
+
 namespace {
 
 // All distinct pairs (size, axes) of split factors in the functions. Ranks with equal share sizes for all of them have
@@ -163,6 +178,8 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 Decisions decide(ModuleOp annotated, const Strategy &strategy, const NamedShardings &named) {
   Strategy complete = strategy;
   complete.shard = completeRules(named, strategy);
+  if (auto train = annotated.lookupSymbol<func::FuncOp>("train"))
+    complete.marks = marksOf(train);
   const bool trains = annotated.lookupSymbol("update") != nullptr;
   if (trains && complete.schedule == searchedSchedule && complete.order.empty())
     chooseSchedule(annotated.lookupSymbol<func::FuncOp>("train"), complete);

@@ -3,6 +3,8 @@
 #include "partitioner/sharding/Pinned.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 
 namespace cleave::partitioner {
@@ -51,6 +53,17 @@ std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std:
     groups.erase(group);
   }
   return folded;
+}
+
+std::vector<Mark> foldMarks(std::vector<Mark> marks) {
+  std::set<Mark> folded;
+  std::map<Mark, int64_t> times; // by pattern
+  const auto pattern = [](const Mark &mark) { return Mark{patternOf(mark.path), mark.axes, mark.where}; };
+  for (const Mark &mark : marks)
+    ++times[pattern(mark)];
+  for (Mark &mark : marks)
+    folded.insert(times[pattern(mark)] > 1 ? pattern(mark) : std::move(mark));
+  return {folded.begin(), folded.end()};
 }
 
 } // namespace cleave::partitioner

@@ -9,4 +9,7 @@ namespace cleave::partitioner {
 /// resulting rules match the same name, so their order does not matter.
 std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std::vector<std::string> &names);
 
+/// Merges equal marks of equal layers on one line of the code.
+std::vector<Mark> foldMarks(std::vector<Mark> marks);
+
 } // namespace cleave::partitioner

@@ -36,7 +36,7 @@ static bool isNear(const PlanGroup &other, const PlanGroup &group) {
 
 std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, const ScheduleChoice &schedule) {
   space.pins.mesh.reset(), space.pins.schedule.reset(), space.pins.chunks.reset(), space.pins.order.clear();
-  space.pins.microbatches.reset(), space.pins.zero.reset(), space.pins.sequence.reset(), space.kind.clear();
+  space.pins.microbatches.reset(), space.pins.zero.reset(), space.pins.sequence.reset(), space.pins.kind.clear();
   space.pins.recompute.clear();
   std::vector<Neighbour> found;
   for (const PlanGroup &other : groupsOf(space)) {

@@ -32,14 +32,14 @@ bool allows(const SpaceRequest &request, const Mesh &mesh) {
   if ((request.pins.zero.value_or(0) > 0 && !splits(AxisRole::Data)) ||
       (!request.pins.sequence.value_or("").empty() && !splits(AxisRole::Tensor)))
     return false;
-  if (request.kind == "data")
+  if (request.pins.kind == "data")
     return none(AxisRole::Tensor, AxisRole::Pipeline);
-  if (request.kind == "model")
+  if (request.pins.kind == "model")
     return none(AxisRole::Data, AxisRole::Pipeline);
-  if (request.kind == "pipeline")
+  if (request.pins.kind == "pipeline")
     return none(AxisRole::Data, AxisRole::Tensor);
   const int axes = splits(AxisRole::Data) + splits(AxisRole::Tensor) + splits(AxisRole::Pipeline);
-  return request.kind != "hybrid" || axes > 1 || divisorsOf(request.devices).size() <= 2; // a prime has one axis
+  return request.pins.kind != "hybrid" || axes > 1 || divisorsOf(request.devices).size() <= 2; // a prime has one axis
 }
 
 std::vector<Mesh> meshesOf(const SpaceRequest &request) {

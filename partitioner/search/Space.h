@@ -48,7 +48,6 @@ struct SpaceRequest {
   int64_t devices = 1; ///< ranks of every plan
   int64_t batch = 1, evalBatch = 0;
   int64_t layers = 1;     ///< the most stages: layers with parameters
-  std::string kind = {};  ///< "data", "model", "pipeline": only that axis; "hybrid": several axes; else any
   int64_t stages = 0;     ///< of every plan, 0: any number
   bool oneStage = false;  ///< beside `stages`, one stage may be
   bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned

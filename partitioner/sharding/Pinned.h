@@ -1,6 +1,7 @@
 // Shardings that the user wrote down: rules of a strategy, marks in code.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "partitioner/strategy/Pattern.h"
 #include "partitioner/strategy/Strategy.h"
 
 #include <functional>
@@ -32,8 +33,5 @@ std::optional<Sharding> pinnedSharding(const std::string &name, const std::vecto
 
 /// The split of a dimension as keys and axes of a rule, one entry for each split factor. The inverse of pinnedSharding.
 std::map<std::string, std::string> splitTexts(const DimSharding &dim, size_t number);
-
-/// Whether `name` matches `pattern`, in which `*` stands for any run of characters without a dot.
-bool matches(const std::string &pattern, const std::string &name);
 
 } // namespace cleave::partitioner

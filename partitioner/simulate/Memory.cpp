@@ -21,16 +21,40 @@ using check::length;
 
 namespace {
 
-uint64_t &partOf(MemoryParts &parts, const plan::Plan &plan, const plan::Slot &slot) {
+using Names = std::set<std::string_view>;
+
+Names parameterNames(const plan::Plan &plan) {
+  Names names;
+  for (uint32_t t = 0; t < length(plan.tensors()); ++t)
+    if (const plan::Tensor &tensor = *plan.tensors()->Get(t);
+        tensor.kind() == plan::TensorKind::Parameter && tensor.name())
+      names.insert(tensor.name()->string_view());
+  return names;
+}
+
+/// Whether a tensor that is no parameter is one in another type, in another layout or gathered; its name says so
+/// (partitioner/apply/WorkingCopies.cpp).
+bool copiesParameter(const plan::Tensor &tensor, const Names &parameters) {
+  std::string_view name = tensor.name() ? tensor.name()->string_view() : std::string_view();
+  for (const std::string_view suffix : {".nhwc", ".f16", ".bf16"})
+    if (name.ends_with(suffix))
+      name.remove_suffix(suffix.size());
+  return parameters.contains(name);
+}
+
+uint64_t &partOf(MemoryParts &parts, const plan::Plan &plan, const plan::Slot &slot, const Names &parameters) {
   if (slot.tensor() < 0)
     return parts.others;
-  switch (plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind()) {
+  const plan::Tensor &tensor = *plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
+  switch (tensor.kind()) {
   case plan::TensorKind::Parameter:
     return parts.parameters;
   case plan::TensorKind::Gradient:
     return parts.gradients;
   case plan::TensorKind::State:
     return parts.states;
+  case plan::TensorKind::Activation:
+    return copiesParameter(tensor, parameters) ? parts.parameters : parts.others;
   default:
     return parts.others;
   }
@@ -141,13 +165,14 @@ uint64_t neededBytes(const plan::Program &program, const DeviceKind &kind) {
 
 MemoryParts memoryParts(const plan::Plan &plan, const plan::Program &program, const DeviceKind &kind) {
   MemoryParts parts;
+  const Names parameters = parameterNames(plan);
   uint64_t persistent = 0;
   for (uint32_t s = 0; s < length(program.slots()); ++s) {
     const plan::Slot &slot = *program.slots()->Get(s);
     if (slot.space() != plan::Space::Persistent)
       continue;
     const uint64_t bytes = arenaBytes(slot);
-    partOf(parts, plan, slot) += bytes;
+    partOf(parts, plan, slot, parameters) += bytes;
     persistent += bytes;
   }
   parts.inputs = 2 * program.input_bytes();

@@ -12,7 +12,7 @@ namespace cleave::partitioner {
 /// Bytes of one rank of a program. All but `scores` are exactly what the runtime allocates; their sum is
 /// Program.peak_bytes.
 struct MemoryParts {
-  uint64_t parameters = 0; ///< and their copies in half types
+  uint64_t parameters = 0; ///< and their copies: in half types, gathered, in another layout
   uint64_t gradients = 0;
   uint64_t states = 0;      ///< of the optimizer
   uint64_t others = 0;      ///< buffers, scalars, metrics

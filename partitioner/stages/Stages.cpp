@@ -313,7 +313,7 @@ Strategy assignStages(ModuleOp module, Strategy strategy) {
   if (count > 1)
     checkStages(layers, stages, count);
   if (strategy.stages.empty() && marked && count > 1)
-    strategy.stagesOrigin = "code";
+    strategy.origins["stages"] = "code";
   strategy.stages.assign(count, {});
   std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and number of earlier uses
   std::map<std::string, int> seen;

@@ -204,27 +204,110 @@ void readOps(const std::string &file, const toml::node &node, Request &request) 
 }
 
 void readRecompute(const std::string &file, const toml::node &node, Request &request) {
-  for (const auto &[pattern, kind] : rulesAt(file, "recompute", node)) {
-    const std::string path = patternAt(file, pattern, *kind), word = stringAt(file, "recompute of " + path, *kind);
+  for (const auto &[pattern, value] : rulesAt(file, "recompute", node)) {
+    const std::string path = patternAt(file, pattern, *value);
+    const toml::node *kind = value;
+    Origin origin;
+    if (const toml::table *table = value->as_table()) {
+      const toml::node *source = table->get("origin");
+      kind = table->get("kind");
+      if (!kind || !source || table->size() != 2)
+        throw userError(
+            fmt::format("{}: recompute of {} must be a word, or a table with kind and origin", at(file, *value), path));
+      origin = stringAt(file, "origin", *source);
+    }
+    const std::string word = stringAt(file, "recompute of " + path, *kind);
     const std::optional<Recomputation> known = recomputationNamed(word);
     if (!known)
       throw userError(fmt::format("{}: recompute of {} must be none, selective or full, found \"{}\"", at(file, *kind),
                                   path, word));
-    request.recompute.push_back({path, *known, "file", at(file, *kind)});
+    request.recompute.push_back({path, *known, origin, at(file, *kind)});
   }
 }
 
+void checkDecision(const std::string &file, const toml::node &node, const std::string &name) {
+  if (std::ranges::find(decisionWords, name) == std::end(decisionWords))
+    throw userError(
+        fmt::format("{}: decisions are {}; \"{}\" is none", at(file, node), fmt::join(decisionWords, ", "), name));
+}
+
+void readOrigins(const std::string &file, const toml::node &node, Request &request) {
+  const toml::table *table = node.as_table();
+  if (!table)
+    throw userError(
+        fmt::format("{}: origin must be a table like {{ mesh = \"search\", zero = \"file\" }}", at(file, node)));
+  for (auto &[word, source] : *table) {
+    checkDecision(file, source, std::string(word.str()));
+    request.origins[std::string(word.str())] = stringAt(file, "an origin", source);
+  }
+}
+
+/// What files had in place of `origin`: the decisions that nobody asked for.
 void readFound(const std::string &file, const toml::node &node, Request &request) {
   const toml::array *words = node.as_array();
   if (!words)
     throw userError(fmt::format("{}: found must be an array of decisions like \"mesh\"", at(file, node)));
   for (const toml::node &word : *words) {
     const std::string name = stringAt(file, "a decision", word);
-    if (std::ranges::find(decisionWords, name) == std::end(decisionWords))
-      throw userError(fmt::format("{}: found names decisions, which are {}; \"{}\" is none", at(file, word),
-                                  fmt::join(decisionWords, ", "), name));
-    request.found.push_back(name);
+    checkDecision(file, word, name);
+    request.origins[name] = "search";
   }
+  request.origins["scatter_gather"] = "default"; // such files do not say
+}
+
+void readKind(const std::string &file, const toml::node &node, Request &request) {
+  request.kind = stringAt(file, "kind", node);
+  if (std::ranges::find(meshKinds, request.kind) == std::end(meshKinds))
+    throw userError(fmt::format("{}: kind must be one of {}, found \"{}\"", at(file, node), fmt::join(meshKinds, ", "),
+                                request.kind));
+}
+
+void readMarks(const std::string &file, const toml::node &node, Request &request) {
+  const auto refuse = [&](const toml::node &where) {
+    throw userError(
+        fmt::format("{}: marks must be an array of tables with path, axes and at; they are what the code says, and "
+                    "change nothing here",
+                    at(file, where)));
+  };
+  const toml::array *marks = node.as_array();
+  if (!marks)
+    refuse(node);
+  for (const toml::node &entry : *marks) {
+    const toml::table *table = entry.as_table();
+    const toml::array *axes = table ? table->get_as<toml::array>("axes") : nullptr;
+    if (!axes || table->size() != 3 || !table->contains("path") || !table->contains("at"))
+      refuse(entry);
+    Mark mark{stringAt(file, "path", *table->get("path")), {}, stringAt(file, "at", *table->get("at"))};
+    for (const toml::node &axis : *axes)
+      mark.axes.push_back(stringAt(file, "axes", axis));
+    request.marks.push_back(std::move(mark));
+  }
+}
+
+/// Whether the request decides one of decisionWords.
+bool gives(const Request &request, const std::string &word) {
+  return word == "mesh"           ? request.mesh.has_value()
+         : word == "schedule"     ? request.schedule || request.chunks || request.placement || !request.order.empty()
+         : word == "microbatches" ? request.microbatches.has_value()
+         : word == "stages"       ? !request.stages.empty()
+         : word == "recompute"    ? !request.recompute.empty()
+         : word == "sequence"     ? request.sequence.has_value()
+         : word == "zero"         ? request.zero.has_value()
+                                  : request.scatterGather.has_value();
+}
+
+/// Sets the origins of what is given and has none.
+void completeOrigins(Request &request, const Origin &source) {
+  const auto known = request.origins.find("recompute");
+  const Origin usual = known == request.origins.end() ? source : known->second;
+  for (RecomputeRule &rule : request.recompute)
+    if (rule.origin.empty())
+      rule.origin = usual;
+  std::erase_if(request.origins, [&](const auto &entry) { return !gives(request, entry.first); });
+  for (const char *word : decisionWords)
+    if (gives(request, word))
+      request.origins.try_emplace(word, source);
+  request.origins.erase("recompute"); // of its rules
 }
 
 } // namespace
@@ -278,15 +361,22 @@ Request Request::parse(const std::string &text, const std::string &file) {
         throw userError(fmt::format("{}: scatter_gather must be a number of bytes, or 0 for never", at(file, node)));
     } else if (key == "recompute") {
       readRecompute(file, node, request);
+    } else if (key == "origin") {
+      readOrigins(file, node, request);
     } else if (key == "found") {
       readFound(file, node, request);
+    } else if (key == "kind") {
+      readKind(file, node, request);
+    } else if (key == "marks") {
+      readMarks(file, node, request);
     } else {
       throw userError(
           fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops, "
-                      "recompute and found, not \"{}\"",
+                      "recompute, kind, marks and origin, not \"{}\"",
                       at(file, node), std::string(key.str())));
     }
   }
+  completeOrigins(request, "file");
   const Strategy complete = request.decided();
   if (!complete.order.empty() && complete.schedule != searchedSchedule)
     throw userError(fmt::format("{}: order is for the schedule \"{}\" alone, the schedule is \"{}\"", file,
@@ -297,6 +387,21 @@ Request Request::parse(const std::string &text, const std::string &file) {
 }
 
 Request Request::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
+
+Request Request::askedBy(const Origin &source) const {
+  Request all = *this;
+  all.origins.clear(), all.marks.clear();
+  if (all.mesh)
+    all.kind.clear();
+  for (ShardRule &rule : all.shard)
+    rule.origin = source;
+  for (OpRules &rules : all.ops)
+    rules.origin = source;
+  for (RecomputeRule &rule : all.recompute)
+    rule.origin = source;
+  completeOrigins(all, source);
+  return all;
+}
 
 /// Takes a value that is asked for.
 template <class Value, class Asked> static void take(Value &value, const std::optional<Asked> &asked) {
@@ -322,19 +427,28 @@ Request Request::with(const Request &over) const {
   all.ops.insert(all.ops.end(), over.ops.begin(), over.ops.end());
   // Put first: the rules of this request, which are more specific than an option's, win.
   all.recompute.insert(all.recompute.begin(), over.recompute.begin(), over.recompute.end());
+  for (const auto &[word, source] : over.origins)
+    all.origins[word] = source;
+  if (!over.kind.empty())
+    all.kind = over.kind;
   return all;
 }
 
 Request Request::askedAgain(const Request &over) const {
   Request all = *this;
+  const auto isAsked = [](const Origin &origin) { return origin == "command line" || origin == "file"; };
   const auto opens = [&](const char *word, bool replaced = false) {
-    return replaced || std::ranges::find(found, word) != found.end();
+    const auto known = origins.find(word);
+    return replaced || known == origins.end() || !isAsked(known->second);
   };
-  const bool moves = over.mesh && mesh && *over.mesh != *mesh;
+  const bool moves = over.mesh && this->mesh && *over.mesh != *this->mesh;
   const auto alone = [&](AxisRole role) { return over.mesh && over.mesh->size(role) == 1; };
   const bool recuts = moves && over.mesh->size(AxisRole::Pipeline) != mesh->size(AxisRole::Pipeline);
-  if (opens("mesh", moves))
+  const auto mesh = origins.find("mesh");
+  if (moves || (mesh != origins.end() && mesh->second == "search"))
     all.mesh.reset();
+  if (over.mesh)
+    all.kind.clear();
   if (opens("schedule", over.schedule || over.chunks || (moves && alone(AxisRole::Pipeline))))
     all.schedule.reset(), all.scheduleOrigin = Request().scheduleOrigin, all.chunks.reset(), all.placement.reset();
   if (opens("schedule", over.schedule || over.microbatches || over.chunks || recuts))
@@ -343,16 +457,18 @@ Request Request::askedAgain(const Request &over) const {
     all.microbatches.reset();
   if (opens("stages", recuts || over.chunks || over.schedule))
     all.stages.clear(), all.stagesWhere.clear();
-  if (opens("recompute", !over.recompute.empty()))
-    all.recompute.clear();
+  std::erase_if(all.recompute,
+                [&](const RecomputeRule &rule) { return !over.recompute.empty() || !isAsked(rule.origin); });
   if (opens("sequence", moves && alone(AxisRole::Tensor)))
     all.sequence.reset();
   if (opens("zero", moves && alone(AxisRole::Data)))
     all.zero.reset();
   std::erase_if(all.shard, [](const ShardRule &rule) { return rule.origin == "search"; });
   std::erase_if(all.ops, [](const OpRules &rules) { return rules.origin == "search"; });
-  all.scatterGather.reset();
-  all.found.clear();
+  if (opens("scatter_gather"))
+    all.scatterGather.reset();
+  all.marks.clear();
+  std::erase_if(all.origins, [&](const auto &entry) { return !gives(all, entry.first); });
   return all.with(over);
 }
 
@@ -365,12 +481,13 @@ Strategy Request::decided() const {
   strategy.scheduleOrigin = scheduleOrigin;
   strategy.order = order;
   strategy.stages = stages;
-  if (!stages.empty())
-    strategy.stagesOrigin = "file";
   strategy.stagesWhere = stagesWhere;
   strategy.shard = shard;
   strategy.ops = ops;
   strategy.recompute = recompute;
+  strategy.origins = origins;
+  strategy.kind = kind;
+  strategy.marks = marks;
   return strategy;
 }
 

@@ -19,15 +19,20 @@ struct Request {
   std::vector<RecomputeRule> recompute;
   std::optional<std::string> sequence;
   std::optional<int64_t> zero, scatterGather;
-  std::vector<std::string> found; ///< as in Strategy: what the file has and nobody had asked for
+  Origins origins; ///< of what is given, as in Strategy
+  std::string
+      kind; ///< of the meshes to choose from: "data", "model", "pipeline": only that axis; "hybrid": several; else any
+  std::vector<Mark> marks; ///< as in Strategy
 
   /// Reads a strategy file. Throws userError that names file, line, rule and value.
   static Request parse(const std::string &toml, const std::string &fileName);
   static Request load(const std::string &path);
+  /// The same; whoever made these decisions, the origin of all of them is the source that asks for them now.
+  Request askedBy(const Origin &source) const;
   /// Both requests; where both ask for a value, it is that of `over`.
   Request with(const Request &over) const;
-  /// What was asked for when the plan with this strategy was made, changed to `over`: without what was found then, and
-  /// without what a changed decision makes meaningless. How messages are sent is decided anew.
+  /// What was asked for when the plan with this strategy was made, changed to `over`: without what was found then or
+  /// had its default, and without what a changed decision makes meaningless. A mesh goes only if it was found.
   Request askedAgain(const Request &over) const;
   /// The strategy, with the default for everything that is open.
   Strategy decided() const;

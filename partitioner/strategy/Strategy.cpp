@@ -109,20 +109,35 @@ std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
   return found;
 }
 
+Origin Strategy::originOf(const std::string &decision) const {
+  if (decision == "recompute") {
+    Origin origin = "default";
+    for (const RecomputeRule &rule : recompute)
+      if (rule.pattern == RecomputeRule::everyLayer)
+        origin = rule.origin;
+    return origin;
+  }
+  const auto found = origins.find(decision);
+  return found == origins.end() ? "default" : found->second;
+}
+
+/// A rule's value; its origin if that is not the one of all rules.
+static std::string recomputeText(const RecomputeRule &rule, const Origin &usual) {
+  return rule.origin == usual ? quote(text(rule.kind))
+                              : fmt::format("{{ kind = {}, origin = {} }}", quote(text(rule.kind)), quote(rule.origin));
+}
+
 std::string Strategy::toToml() const {
   const std::string axes = mesh.order == axisRoles
                                ? fmt::format("{{ dp = {}, tp = {}, pp = {} }}", mesh.size(AxisRole::Data),
                                              mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline))
                                : quote(meshText(mesh));
-  std::vector<std::string> words;
-  for (const std::string &word : found)
-    if (word != "stages" || !stages.empty())
-      words.push_back(quote(word));
-  if (!stages.empty() && stagesOrigin == "default")
-    words.push_back(quote("stages"));
-  if (std::ranges::find(recompute, "memory", &RecomputeRule::origin) != recompute.end())
-    words.push_back(quote("recompute"));
-  std::string out = words.empty() ? "" : fmt::format("found = [{}]\n", fmt::join(words, ", "));
+  std::vector<std::string> sources;
+  for (const char *word : decisionWords)
+    sources.push_back(fmt::format("{} = {}", word, quote(originOf(word))));
+  std::string out = fmt::format("origin = {{ {} }}\n", fmt::join(sources, ", "));
+  if (!kind.empty())
+    out += fmt::format("kind = {}\n", quote(kind));
   out += fmt::format("mesh = {}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", axes, quote(schedule),
                      microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
                      placement == Placement::V ? ", placement = \"v\"" : "",
@@ -138,12 +153,23 @@ std::string Strategy::toToml() const {
   if (scatterGather)
     out += fmt::format("scatter_gather = {}\n", *scatterGather);
   if (!stages.empty()) {
-    out += fmt::format("# origin: {}\nstages = [\n", stagesOrigin);
+    out += "stages = [\n";
     for (const auto &stage : stages) {
       std::vector<std::string> quoted;
       for (const std::string &path : stage)
         quoted.push_back(quote(path));
       out += fmt::format("  [{}],\n", fmt::join(quoted, ", "));
+    }
+    out += "]\n";
+  }
+  if (!marks.empty()) {
+    out += "marks = [\n";
+    for (const Mark &mark : marks) {
+      std::vector<std::string> quoted;
+      for (const std::string &axes : mark.axes)
+        quoted.push_back(quote(axes));
+      out += fmt::format("  {{ path = {}, axes = [{}], at = {} }},\n", quote(mark.path), fmt::join(quoted, ", "),
+                         quote(mark.where));
     }
     out += "]\n";
   }
@@ -164,11 +190,11 @@ std::string Strategy::toToml() const {
     out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rules.pattern), entries, quote(rules.origin));
   }
   out += "[recompute]\n";
+  const Origin usual = originOf("recompute");
   if (std::ranges::find(recompute, RecomputeRule::everyLayer, &RecomputeRule::pattern) == recompute.end())
     out += fmt::format("{} = {}\n", quote(RecomputeRule::everyLayer), quote(text(Recomputation::None)));
   for (const RecomputeRule &rule : recompute)
-    out += fmt::format("{} = {}{}\n", quote(rule.pattern), quote(text(rule.kind)),
-                       rule.origin == "file" ? "" : fmt::format(" # origin: {}", rule.origin));
+    out += fmt::format("{} = {}\n", quote(rule.pattern), recomputeText(rule, usual));
   return out;
 }
 

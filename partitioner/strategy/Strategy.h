@@ -11,8 +11,11 @@
 
 namespace cleave::partitioner {
 
-/// The source of a decision: "default", "code", "file", "search"; "memory": the plan would not fit without it.
+/// The source of a decision: "command line"; "file": a strategy file; "code": a mark in the code; "search"; "memory":
+/// the plan would not fit without it; "default".
 using Origin = std::string;
+/// By decision, of decisionWords. What is absent is "default".
+using Origins = std::map<std::string, Origin>;
 
 /// A sharding requested for a tensor by module path; `*` in `pattern` matches any characters except dots.
 struct ShardRule {
@@ -57,10 +60,18 @@ struct RecomputeRule {
   std::string where = {}; // as in ShardRule
 };
 
+/// A sharding that the code asks of a value, by withSharding.
+struct Mark {
+  std::string path;              ///< of the module; a pattern if equal layers have it
+  std::vector<std::string> axes; ///< of each dimension; "": as it is
+  std::string where;             ///< the user's line; empty: unknown
+  auto operator<=>(const Mark &) const = default;
+};
+
 struct Strategy {
-  Mesh mesh;                     // axes dp, tp, pp, always in this order
-  std::string schedule = "1f1b"; // see scheduleNames()
-  Origin scheduleOrigin = "default";
+  Mesh mesh;                         // axes dp, tp, pp, always in this order
+  std::string schedule = "1f1b";     // see scheduleNames()
+  Origin scheduleOrigin = "default"; // "search": it was found for this model, also where "auto" was asked for
   /// The orders of the schedule "auto", as text (orderText), for each coordinate on axis pp. Empty: found by a search
   /// when a step is annotated, which stores the result here, or the name of a published schedule in `schedule`.
   std::vector<std::string> order;
@@ -73,7 +84,6 @@ struct Strategy {
   /// The layers and later uses (see LayerUse) of each stage, in order. Empty: cut by cost, which is estimated FLOPs
   /// plus a charge per element moved (Layers.h). A stage's list is empty if it has only ops outside any module.
   std::vector<std::vector<std::string>> stages;
-  Origin stagesOrigin = "default";
   std::string stagesWhere = {}; // as in ShardRule
   std::vector<ShardRule> shard;
   std::vector<OpRules> ops;
@@ -88,8 +98,12 @@ struct Strategy {
   /// one slice, and the receivers gather the slices (Narayanan et al. 2021, section 4.1). 0: never; empty: undecided,
   /// which also means never.
   std::optional<int64_t> scatterGather;
-  /// The decisions that a search made, of `decisionWords`: nobody asked for them.
-  std::vector<std::string> found = {};
+  Origins origins = {};         ///< of all decisions but `recompute`, whose rules have their own
+  std::string kind = {};        ///< of the meshes to which the search was restricted: "data", "hybrid", ...; empty: any
+  std::vector<Mark> marks = {}; ///< for people: the code repeats them
+
+  /// The source of a decision; of recomputation, that of the rule for every layer.
+  Origin originOf(const std::string &decision) const;
 
   /// The number of pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size(AxisRole::Pipeline) * chunks; }
@@ -114,9 +128,9 @@ struct Strategy {
   std::string toToml() const;
 };
 
-/// Names of the decisions that a search can make.
+/// Names of decisions about the whole step. A search can make all but the last.
 inline constexpr const char *decisionWords[] = {"mesh",      "schedule", "microbatches", "stages",
-                                                "recompute", "sequence", "zero"};
+                                                "recompute", "sequence", "zero",         "scatter_gather"};
 
 /// A strategy in which nothing is open, and its schedule as a value: what apply and the export read.
 struct Decisions : Strategy {
@@ -144,6 +158,9 @@ void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::strin
 Mesh parseMesh(const std::string &text);
 /// A text that parseMesh reads as an equal mesh.
 std::string meshText(const Mesh &mesh);
+
+/// Kinds of meshes.
+inline constexpr const char *meshKinds[] = {"data", "model", "pipeline", "hybrid"};
 
 /// A mesh for `devices` devices by kind of parallelism: data, model, pipeline or hybrid (data x model x pipeline, as
 /// even as the divisors allow). Throws userError for `auto`, which has no mesh of its own.

@@ -413,29 +413,24 @@ private:
     strategy.chunks = candidate.schedule.chunks;
     strategy.placement = pinned.placement, strategy.order = pinned.order;
     strategy.stages = pinned.stages;
-    if (input.begins.empty() && strategy.stageCount() > 1) {
+    if (input.begins.empty() && strategy.stageCount() > 1)
       strategy.stages = stagesOf(candidate);
-      strategy.stagesOrigin = "search";
-    }
-    strategy.found = foundDecisions();
+    markFound(strategy);
     return strategy;
   }
 
-  /// What the request leaves open, of decisionWords.
-  std::vector<std::string> foundDecisions() const {
+  /// Records what the request leaves open.
+  void markFound(Strategy &strategy) const {
     const partitioner::Request &pins = input.request.pins;
     const std::pair<const char *, bool> all[] = {{"mesh", !pins.mesh},
                                                  {"schedule", !pins.schedule},
                                                  {"microbatches", !pins.microbatches},
-                                                 {"stages", input.begins.empty()},
-                                                 {"recompute", !partitioner::pinnedRecomputation(pins)},
+                                                 {"stages", input.begins.empty() && !strategy.stages.empty()},
                                                  {"sequence", !pins.sequence},
                                                  {"zero", !pins.zero}};
-    std::vector<std::string> words;
     for (const auto &[word, open] : all)
       if (open)
-        words.emplace_back(word);
-    return words;
+        strategy.origins[word] = "search";
   }
 
   std::vector<std::vector<std::string>> stagesOf(const Candidate &candidate) {

@@ -56,7 +56,7 @@ class Explain(Case):
         self.assertNotIn("microbatches", changed)
         pinned = found
         text = self.ok("cleave", "show", "--strategy", pinned)
-        self.assertIn('found = ["mesh", "stages", "recompute", "sequence", "zero"]', text)
+        self.assertIn('origin = { mesh = "search", schedule = "command line", microbatches = "command line", ', text)
         self.assertEqual(self.json("show", self.again(pinned, "--batch", 32))["microbatches"], 2)
 
     def test_mistakes_of_like(self):
@@ -67,7 +67,7 @@ class Explain(Case):
         self.assertFalse(os.path.exists(self.path("m.plan")))
         strategy = self.path("s.toml")
         with open(strategy, "w") as out:
-            out.write('found = ["meshes"]\n')
+            out.write('origin = { meshes = "search" }\n')
         self.fails(2, '"meshes" is none', "gpt", "plan", "--strategy", strategy, "-o", self.path("m.plan"))
 
     def test_time_and_memory(self):

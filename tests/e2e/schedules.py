@@ -26,8 +26,7 @@ class Schedules(Case):
         with open(strategy, "w") as out:
             out.write(text)
         self.ok("mlp", "plan", *model[:-2], "--strategy", strategy, "-o", again)
-        self.assertEqual('found = ["stages"]\n' + self.ok("cleave", "show", "--strategy", again).replace("# origin: file", "# origin: default"),
-                         text)
+        self.assertEqual(self.ok("cleave", "show", "--strategy", again).split("\n", 1)[1], text.split("\n", 1)[1]) # but for the origins
         # On one rank no order is better than 1F1B's, so the plan records 1F1B.
         self.ok("mlp", "plan", *model, "--schedule", "auto", "-o", plan)
         self.assertIn('schedule = { name = "1f1b", microbatches = 6, origin = "search" }', self.ok("cleave", "show", "--strategy", plan))

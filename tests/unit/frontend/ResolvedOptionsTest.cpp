@@ -84,7 +84,7 @@ TEST_CASE("what neither options nor a file decide is left to a search") {
   };
   CHECK(left({})->devices == 8);
   CHECK(left({.devices = 4})->devices == 4);
-  CHECK(left({.devices = 4, .strategy = "pipeline"})->kind == "pipeline");
+  CHECK(left({.devices = 4, .strategy = "pipeline"})->pins.kind == "pipeline");
   CHECK(!left({.mesh = "dp=2"}));
   CHECK(!resolveOptions(config, {.devices = 4, .strategy = "data"}).toSearch); // without a cluster
   CHECK(left({}, "zero = 1\n")->devices == 8);

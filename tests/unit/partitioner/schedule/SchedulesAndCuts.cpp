@@ -308,6 +308,43 @@ TEST_CASE("equal rules of equal layers are written as one, unless it would match
   CHECK(patterns(foldRules({rule("b.0.w", "tp")}, {"b.0.w"})) == Names{"b.0.w"});
 }
 
+TEST_CASE("a strategy says who made each decision") {
+  const std::string toml =
+      R"(origin = { mesh = "search", zero = "command line", scatter_gather = "default", recompute = "memory" }
+kind = "hybrid"
+mesh = { dp = 2, tp = 2 }
+zero = 1
+scatter_gather = 4096
+marks = [{ path = "fc", axes = ["", "tp"], at = "m.cpp:7:3" }]
+[recompute]
+"*" = "selective"
+"a" = { kind = "full", origin = "file" }
+)";
+  const Request stored = Request::parse(toml, "plan");
+  const Strategy strategy = stored.decided();
+  CHECK(strategy.originOf("mesh") == "search");
+  CHECK(strategy.originOf("zero") == "command line");
+  CHECK(strategy.originOf("schedule") == "default");
+  CHECK(strategy.originOf("recompute") == "memory");
+  CHECK(strategy.recompute[1].origin == "file");
+  CHECK(Strategy::parse(strategy.toToml(), "again").toToml() == strategy.toToml());
+  const Request again = stored.askedAgain({});
+  CHECK_FALSE(again.mesh);
+  CHECK(again.kind == "hybrid");
+  CHECK(again.zero == 1);
+  CHECK_FALSE(again.scatterGather);
+  REQUIRE(again.recompute.size() == 1);
+  CHECK(again.recompute[0].pattern == "a");
+  CHECK(again.marks.empty());
+  CHECK(stored.askedBy("file").decided().originOf("mesh") == "file");
+  for (const auto &[text, word] : {std::pair("origin = { speed = \"search\" }", "\"speed\" is none"),
+                                   {"origin = 3", "origin must be a table"},
+                                   {"kind = \"fast\"", "kind must be one of data"},
+                                   {"marks = [3]", "marks must be an array"},
+                                   {"[recompute]\na = { kind = \"full\" }", "with kind and origin"}})
+    CHECK_THROWS_WITH(Request::parse(text, "f.toml"), Catch::Contains(word));
+}
+
 TEST_CASE("a request asked again: what was found is open, and what a change makes meaningless goes") {
   const std::string toml = R"(found = ["microbatches", "stages", "zero"]
 mesh = { dp = 2, tp = 2, pp = 2 }
@@ -348,5 +385,5 @@ stages = [["a"], ["b"]]
   CHECK(rules[0].kind == Recomputation::None);
   // Read as a file, all of it is asked for.
   CHECK(stored.decided().zero == 1);
-  CHECK(Request::parse(stored.decided().toToml(), "again").askedAgain({}).zero == 1);
+  CHECK(Request::parse(stored.askedBy("file").decided().toToml(), "again").askedAgain({}).zero == 1);
 }
