@@ -36,7 +36,7 @@ Names parameterNames(const plan::Plan &plan) {
 /// (partitioner/apply/WorkingCopies.cpp).
 bool copiesParameter(const plan::Tensor &tensor, const Names &parameters) {
   std::string_view name = tensor.name() ? tensor.name()->string_view() : std::string_view();
-  for (const std::string_view suffix : {".nhwc", ".f16", ".bf16"})
+  for (const std::string_view suffix : {".nhwc", ".whole", ".f16", ".bf16"})
     if (name.ends_with(suffix))
       name.remove_suffix(suffix.size());
   return parameters.contains(name);

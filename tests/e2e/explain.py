@@ -121,6 +121,59 @@ class Explain(Case):
         self.fails(2, "did you mean network", "cleave", "explain", plan, "--what-if", "netwrk 3")
         self.fails(2, "the plan has 27 ranks", "cleave", "explain", plan, "--what-if", "mesh dp=3,pp=9")
 
+    def test_decisions_of_two_plans(self):
+        """Each decision of the second plan alone is what the program makes of the first with that option."""
+        first = self.made("a.plan", "--mesh", "dp=2,pp=2", "--microbatches", 4)
+        second = self.made("b.plan", "--mesh", "dp=2,pp=2", "--microbatches", 8, "--zero", 1, "--recompute", "full", "--schedule", "gpipe",
+                           "--optimizer", "sgd")
+        said = self.json("diff", first, second)
+        decisions = {one["decision"]: one for one in said["changes"] if "decision" in one}
+        self.assertEqual({name: (one["from"], one["to"]) for name, one in decisions.items()},
+                         {"microbatches": ("4", "8"), "zero": ("0", "1"), "recompute": ("none", "full"), "schedule": ("1f1b", "gpipe"),
+                          "optimizer": ("adamw", "sgd")})
+        for name, one in decisions.items():
+            alone = self.json("show", self.again(first, "--" + name, one["to"]))
+            self.assertEqual(one["step_ms"], [said["step_ms"][0], alone["predicted"]["step_ms"]], name)
+            self.assertEqual(one["peak_bytes"][1], self.json("diff", first, self.path("again.plan"))["peak_bytes"][1], name)
+        self.assertEqual(said["model"], [])
+        page = self.ok("cleave", "diff", first, second)
+        self.assertRegex(page, r"\nzero +0 +1\n    alone [0-9.]+ ms \([-+][0-9.]+%\), memory -[0-9.]+ MiB")
+        other = self.json("diff", first, self.made("c.plan", "--mesh", "dp=4", "--microbatches", 4))
+        mesh = next(one for one in other["changes"] if one["what"] == "mesh")
+        self.assertEqual(mesh["with"], ["stages"])
+        self.assertEqual(mesh["step_ms"], other["step_ms"])
+        self.assertEqual(self.json("diff", first, first)["changes"], [])
+        alone = self.path("bin")
+        os.mkdir(alone)
+        shutil.copy(os.path.join(programs.BIN, "cleave"), alone)
+        page = self.ok(os.path.join(alone, "cleave"), "diff", first, second)
+        self.assertIn("needs the program 'gpt'", page)
+
+    def test_changes_of_the_model(self):
+        """Parameters and ops that only one of the plans has, or that differ, with the line of the model."""
+        first = self.made("a.plan", "--mesh", "dp=2")
+        deeper = self.json("diff", first, self.again(first, "--layers", 3))
+        self.assertIn("option --layers", {one["what"] for one in deeper["changes"]})
+        up = next(one for one in deeper["model"] if one["path"] == "blocks.2.mlp.up.weight")
+        self.assertEqual((up["what"], up["a"], up["b"]), ("new", "", "F32 [256, 64]"))
+        self.assertIn("gpt.cpp:", up["location"])
+        page = self.ok("cleave", "diff", first, self.again(first, "--width", 128))
+        self.assertRegex(page, r"changed +blocks.\*.mlp.up.weight \(2\) +F32 \[256, 64\] -> F32 \[512, 128\] +\S*gpt.cpp:")
+
+    def test_who_decided(self):
+        plan = self.made("p.plan", *PINNED, "--recompute", "full")
+        decisions = {one["decision"]: (one["value"], one["origin"]) for one in self.json("show", plan)["decisions"] if "path" not in one}
+        self.assertEqual(decisions["microbatches"], ("2", "command line"))
+        self.assertEqual(decisions["recompute"], ("full", "command line"))
+        self.assertEqual(decisions["mesh"][1], "search")
+        self.assertRegex(self.ok("cleave", "show", plan), r"found by the search +mesh [^;]+; stages ")
+        only = self.made("only.plan", "--devices", 4, "--strategy", "pipeline", "--microbatches", 2)
+        self.assertEqual(self.json("show", self.again(only))["mesh"]["pp"], 4) # the restriction is kept
+        marked = self.path("marked.plan")
+        self.ok("split", "plan", "--no-code", "--convolutions", "samples", "--mesh", "dp=2,tp=2", "-o", marked)
+        self.assertTrue([one for one in self.json("show", marked)["decisions"] if one["origin"] == "code"])
+        self.assertIn("marked in the code", self.ok("cleave", "show", marked))
+
     def test_one_tensor(self):
         plan = self.made("p.plan", "--mesh", "dp=2,tp=2", "--microbatches", 2)
         said = self.json("explain", plan, "--tensor", "blocks.1.mlp.up.weight")["tensor"]

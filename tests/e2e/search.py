@@ -120,7 +120,7 @@ class Search(Case):
             out.write('mesh = { dp = 2, tp = 2, pp = 2 }\n[recompute]\n"blocks.0" = "full"\n')
         self.ok("gpt", "plan", *GPT, *self.cluster(), "--strategy", strategy, "-o", plan)
         self.assertIsNotNone(json.loads(self.ok("cleave", "show", "--json", plan))["search"])
-        self.assertIn('"blocks.0" = "full"\n', self.ok("cleave", "show", "--strategy", plan))
+        self.assertIn('"blocks.0" = { kind = "full", origin = "file" }\n', self.ok("cleave", "show", "--strategy", plan))
 
     def planned(self, strategy, *args):
         """A plan with a strategy file: what `cleave show` says, and its strategy."""

@@ -133,8 +133,8 @@ std::vector<std::pair<std::string, KeptBytes>> foldedKept(const std::vector<Kept
 }
 
 std::vector<std::pair<const char *, uint64_t>> memoryTerms(const MemoryParts &parts) {
-  return {{"parameters", parts.parameters},   {"gradients", parts.gradients}, {"optimizer state", parts.states},
-          {"activations", parts.activations}, {"inputs", parts.inputs},       {"workspace", parts.workspace},
+  return {{"parameters", parts.parameters},   {"gradients", parts.gradients},     {"optimizer state", parts.states},
+          {"activations", parts.activations}, {"inputs", parts.inputs},           {"workspace", parts.workspace},
           {"attention scores", parts.scores}, {"copies and others", parts.others}};
 }
 

@@ -1,11 +1,54 @@
 // cleave show: prints a plan as a page, as JSON, as a list of its steps, as its strategy, or as a graph.
+#include "partitioner/strategy/Differences.h"
+#include "partitioner/strategy/Request.h"
 #include "runtime/options/CommandLine.h"
+#include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace cleave::tool {
+
+static std::vector<partitioner::Decision> decisionsIn(const std::string &file, const plan::Plan &plan) {
+  const std::string strategy = text(plan.strategy());
+  return strategy.empty() ? std::vector<partitioner::Decision>()
+                          : decisionsOf(partitioner::Request::parse(strategy, "the strategy of " + file).decided());
+}
+
+/// Lists the decisions by who made them; those for single layers and tensors on lines of their own.
+static std::string decisionsText(const std::vector<partitioner::Decision> &decisions) {
+  constexpr std::pair<const char *, const char *> sources[] = {
+      {"search", "found by the search"},       {"command line", "asked on the command line"},
+      {"file", "asked by a strategy file"},    {"code", "marked in the code"},
+      {"memory", "found, for lack of memory"}, {"default", "default"}};
+  std::string out;
+  for (const auto &[origin, title] : sources) {
+    std::string whole, single;
+    for (const partitioner::Decision &one : decisions)
+      if (one.origin == origin && one.path.empty() && one.decision != "mark")
+        whole += fmt::format("{}{} {}", whole.empty() ? "" : "; ", one.decision, one.value);
+      else if (one.origin == origin)
+        single += fmt::format("  {} of {}: {}\n", one.decision, one.path.empty() ? "the model" : one.path, one.value);
+    if (!whole.empty() || !single.empty())
+      out += fmt::format("{:<26} {}\n{}", title, whole, single);
+  }
+  return out.empty() ? out : "\ndecisions\n" + out;
+}
+
+/// The JSON of a summary, and the decisions.
+static std::string withDecisions(const std::string &summary, const std::vector<partitioner::Decision> &decisions) {
+  auto json = nlohmann::ordered_json::parse(summary), list = nlohmann::ordered_json::array();
+  for (const partitioner::Decision &one : decisions) {
+    nlohmann::ordered_json &entry = list.emplace_back(nlohmann::ordered_json{{"decision", one.decision}});
+    if (!one.path.empty())
+      entry["path"] = one.path;
+    entry["value"] = one.value, entry["origin"] = one.origin;
+  }
+  json["decisions"] = std::move(list);
+  return jsonText(json);
+}
 
 int show(int argc, char **argv) {
   CLI::App app{"Prints a plan: its mesh, stages, sharding, communication, memory and schedule.", "cleave show"};
@@ -40,9 +83,9 @@ int show(int argc, char **argv) {
   }
   const PlanSummary report = summaryAndPrediction(file, *plan);
   if (json)
-    fmt::print("{}\n", toJson(report));
+    fmt::print("{}\n", withDecisions(toJson(report), decisionsIn(file, plan->plan())));
   else
-    fmt::print("{}", showPage(report));
+    fmt::print("{}{}", showPage(report), decisionsText(decisionsIn(file, plan->plan())));
   return 0;
 }
 

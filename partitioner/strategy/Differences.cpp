@@ -1,0 +1,325 @@
+// Compares strategies.
+#include "partitioner/strategy/Differences.h"
+
+#include "partitioner/schedule/Schedule.h"
+#include "partitioner/strategy/Pattern.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+
+namespace cleave::partitioner {
+namespace {
+
+// ---- values as text ------------------------------------------------------------------------------------------------
+
+std::string scheduleText(const Strategy &s) {
+  return fmt::format("{}{}{}", s.schedule, s.chunks > 1 ? fmt::format(", {} stages a rank", s.chunks) : "",
+                     s.order.empty() ? "" : ", orders of its own");
+}
+
+std::string stagesText(const Strategy &s) {
+  std::vector<std::string> stages;
+  for (const std::vector<std::string> &stage : s.stages)
+    stages.push_back(stage.empty()       ? "-"
+                     : stage.size() == 1 ? stage[0]
+                                         : fmt::format("{} ... {}", stage.front(), stage.back()));
+  return fmt::format("{}", fmt::join(stages, " | "));
+}
+
+std::string dimsText(const std::map<std::string, std::string> &dims) {
+  std::vector<std::string> words;
+  for (const auto &[dim, axes] : dims)
+    if (!axes.empty())
+      words.push_back(fmt::format("{} over {}", dim == "heads" ? dim : "dimension " + dim, axes));
+  return words.empty() ? "whole" : fmt::format("{}", fmt::join(words, " and "));
+}
+
+std::string valueOf(const Strategy &s, const std::string &word) {
+  if (word == "mesh")
+    return meshText(s.mesh);
+  if (word == "schedule")
+    return scheduleText(s);
+  if (word == "microbatches")
+    return std::to_string(s.microbatches);
+  if (word == "stages")
+    return stagesText(s);
+  if (word == "sequence")
+    return s.sequence.empty() ? "none" : s.sequence;
+  if (word == "zero")
+    return std::to_string(s.zero);
+  if (word == "scatter_gather")
+    return s.scatterGather.value_or(0) == 0 ? "never" : fmt::format("from {} bytes", *s.scatterGather);
+  Recomputation kind = Recomputation::None;
+  for (const RecomputeRule &rule : s.recompute)
+    if (rule.pattern == RecomputeRule::everyLayer)
+      kind = rule.kind;
+  return text(kind);
+}
+
+// ---- what follows from a decision ----------------------------------------------------------------------------------
+
+/// Takes the stages of `b`, or leaves them open, if the strategy has another number of them now.
+void adaptStages(Difference &made, const Strategy &b) {
+  Strategy &s = *made.alone;
+  if (s.stages.empty() || static_cast<int64_t>(s.stages.size()) == s.stageCount())
+    return;
+  s.stages.clear();
+  made.brings.emplace_back("stages");
+  if (static_cast<int64_t>(b.stages.size()) == s.stageCount())
+    s.stages = b.stages;
+}
+
+/// Removes what is of another mesh.
+void adaptToMesh(Difference &made, const Strategy &b) {
+  Strategy &s = *made.alone;
+  if (s.mesh.size(AxisRole::Pipeline) == 1 && (s.chunks > 1 || !s.order.empty())) {
+    s.schedule = Strategy().schedule, s.chunks = 1, s.placement = Placement::Wrapped;
+    made.brings.emplace_back("schedule");
+  }
+  s.order.clear();
+  if (s.mesh.size(AxisRole::Tensor) == 1 && !s.sequence.empty())
+    s.sequence.clear(), made.brings.emplace_back("sequence");
+  if (s.mesh.size(AxisRole::Data) == 1 && s.zero > 0)
+    s.zero = 0, made.brings.emplace_back("zero");
+  std::erase_if(s.shard, [](const ShardRule &rule) { return rule.origin == "default" || rule.origin == "search"; });
+  std::erase_if(s.ops, [](const OpRules &rules) { return rules.origin == "search"; });
+  adaptStages(made, b);
+}
+
+// ---- recomputation -------------------------------------------------------------------------------------------------
+
+bool isMember(const std::string &path) { return path.find_first_of("0123456789") != std::string::npos; }
+
+Recomputation kindOf(const Strategy &s, const std::string &layer, bool lists) {
+  Recomputation kind = Recomputation::None;
+  for (const RecomputeRule &rule : s.recompute)
+    if (rule.pattern == RecomputeRule::everyLayer ? !lists || isMember(layer) : matches(rule.pattern, layer))
+      kind = rule.kind;
+  return kind;
+}
+
+/// "blocks.0, blocks.1" or "blocks.0 ... blocks.7" for neighbours.
+std::string layersText(const std::vector<std::string> &layers) {
+  return layers.size() < 3 ? fmt::format("{}", fmt::join(layers, ", "))
+                           : fmt::format("{} ... {} ({})", layers.front(), layers.back(), layers.size());
+}
+
+/// Adds a rule that wins.
+template <class Rules> void setRule(Rules &rules, typename Rules::value_type rule) {
+  std::erase_if(rules, [&](const auto &one) { return one.pattern == rule.pattern; });
+  rules.push_back(std::move(rule));
+}
+
+void compareRecomputation(const Strategy &a, const Strategy &b, const ModelNames &model,
+                          std::vector<Difference> &found) {
+  const bool lists = std::ranges::any_of(model.layers, isMember);
+  std::map<std::pair<Recomputation, Recomputation>, std::vector<std::string>> groups;
+  int64_t counted = 0;
+  for (const std::string &layer : model.layers) {
+    counted += !lists || isMember(layer);
+    const Recomputation from = kindOf(a, layer, lists), to = kindOf(b, layer, lists);
+    if (from != to)
+      groups[{from, to}].push_back(layer);
+  }
+  for (const auto &[kinds, layers] : groups) {
+    Difference &made = found.emplace_back(
+        Difference{"recompute", static_cast<int64_t>(layers.size()) == counted ? "" : layersText(layers),
+                   text(kinds.first), text(kinds.second), a});
+    for (const std::string &layer : layers)
+      setRule(made.alone->recompute, RecomputeRule{layer, kinds.second});
+    if (made.path.empty())
+      made.alone->recompute = b.recompute;
+  }
+}
+
+// ---- shardings -----------------------------------------------------------------------------------------------------
+
+struct Rule {
+  std::map<std::string, std::string> dims;
+  Origin origin = "default";
+  auto operator<=>(const Rule &) const = default;
+};
+
+/// The rule of a tensor, without axes that a mesh does not split.
+Rule ruleOf(const Strategy &s, const std::string &tensor, const std::vector<const Mesh *> &meshes) {
+  Rule found;
+  for (const ShardRule &rule : s.shard)
+    if (matches(rule.pattern, tensor))
+      found = {rule.dims, rule.origin};
+  std::erase_if(found.dims, [&](const auto &entry) {
+    return entry.second.empty() || std::ranges::any_of(meshes, [&](const Mesh *mesh) {
+             return std::ranges::any_of(mesh->axes, [&](const MeshAxis &axis) {
+               return axis.size == 1 && entry.second.find(axis.name) != std::string::npos;
+             });
+           });
+  });
+  return found;
+}
+
+std::string moduleOf(const std::string &tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
+
+std::string starred(const std::string &path) {
+  std::string pattern;
+  bool begins = true;
+  for (size_t at = 0; at < path.size();) {
+    const size_t end = std::min(path.find_first_not_of("0123456789", at), path.size());
+    if (begins && end > at && (end == path.size() || path[end] == '.')) {
+      pattern += "*", at = end, begins = false;
+      continue;
+    }
+    begins = path[at] == '.';
+    pattern += path[at++];
+  }
+  return pattern;
+}
+
+using OpTexts = std::map<std::string, std::string>;
+/// By pattern of the module path.
+std::map<std::string, OpTexts> opsOf(const Strategy &s) {
+  std::map<std::string, OpTexts> all;
+  for (const OpRules &rules : s.ops)
+    for (const auto &[label, decision] : rules.ops)
+      all[rules.pattern][label] = decision;
+  return all;
+}
+
+struct ModuleChange {
+  std::vector<std::string> tensors; ///< whole names
+  std::set<std::string> from, to;   ///< as text
+  bool ops = false;
+};
+
+void compareShardings(const Strategy &a, const Strategy &b, const ModelNames &model, std::vector<Difference> &found) {
+  const bool sameMesh = a.mesh == b.mesh;
+  const std::vector<const Mesh *> meshes{&a.mesh, &b.mesh};
+  std::map<std::string, ModuleChange> modules; // by pattern
+  for (const std::string &tensor : model.tensors) {
+    const Rule from = ruleOf(a, tensor, meshes), to = ruleOf(b, tensor, meshes);
+    if (from.dims == to.dims || (from.origin == "default" && to.origin == "default"))
+      continue;
+    ModuleChange &change = modules[starred(moduleOf(tensor))];
+    const std::string leaf = tensor.substr(std::min(tensor.size(), moduleOf(tensor).size() + 1));
+    change.tensors.push_back(tensor);
+    change.from.insert(fmt::format("{} {}", leaf, dimsText(from.dims)));
+    change.to.insert(fmt::format("{} {}", leaf, dimsText(to.dims)));
+  }
+  const std::map<std::string, OpTexts> before = opsOf(a), after = opsOf(b);
+  std::set<std::string> patterns;
+  for (const auto *ops : {&before, &after})
+    for (const auto &[pattern, labels] : *ops)
+      patterns.insert(pattern);
+  for (const std::string &pattern : patterns) {
+    const OpTexts from = before.contains(pattern) ? before.at(pattern) : OpTexts(),
+                  to = after.contains(pattern) ? after.at(pattern) : OpTexts();
+    if (from == to)
+      continue;
+    ModuleChange &change = modules[pattern];
+    change.ops = true;
+    for (const auto &[labels, texts] : {std::pair(&from, &change.from), {&to, &change.to}})
+      for (const auto &[label, decision] : *labels)
+        texts->insert(fmt::format("{} {}", label, decision));
+  }
+  for (const auto &[pattern, change] : modules) {
+    const auto list = [](const std::set<std::string> &texts) {
+      return texts.empty() ? "as by default" : fmt::format("{}", fmt::join(texts, "; "));
+    };
+    Difference &made =
+        found.emplace_back(Difference{"sharding", pattern, list(change.from), list(change.to), std::nullopt});
+    if (!sameMesh) {
+      made.problem = fmt::format("it is made for the mesh {}", meshText(b.mesh));
+      continue;
+    }
+    made.alone = a;
+    for (const std::string &tensor : change.tensors)
+      setRule(made.alone->shard, ShardRule{tensor, ruleOf(b, tensor, meshes).dims});
+    if (!change.ops)
+      continue;
+    std::erase_if(made.alone->ops, [&](const OpRules &rules) { return rules.pattern == pattern; });
+    for (const OpRules &rules : b.ops)
+      if (rules.pattern == pattern)
+        made.alone->ops.push_back(rules);
+  }
+}
+
+} // namespace
+
+// ---- lists ---------------------------------------------------------------------------------------------------------
+
+std::vector<Decision> decisionsOf(const Strategy &strategy) {
+  std::vector<Decision> all;
+  for (const char *word : decisionWords)
+    if (std::string(word) != "schedule" || strategy.scheduleOrigin != "search")
+      all.push_back({word, "", valueOf(strategy, word), strategy.originOf(word)});
+    else
+      all.push_back({word, "", valueOf(strategy, word), "search"});
+  for (const RecomputeRule &rule : strategy.recompute)
+    if (rule.pattern != RecomputeRule::everyLayer)
+      all.push_back({"recompute", rule.pattern, text(rule.kind), rule.origin});
+  for (const ShardRule &rule : strategy.shard)
+    if (rule.origin != "default")
+      all.push_back({"sharding", rule.pattern, dimsText(rule.dims), rule.origin});
+  for (const OpRules &rules : strategy.ops)
+    for (const auto &[label, decision] : rules.ops)
+      all.push_back({"sharding", rules.pattern, fmt::format("{} {}", label, decision), rules.origin});
+  for (const Mark &mark : strategy.marks)
+    all.push_back({"mark", mark.path,
+                   fmt::format("withSharding {{\"{}\"}}{}", fmt::join(mark.axes, "\", \""),
+                               mark.where.empty() ? "" : " at " + mark.where),
+                   "code"});
+  return all;
+}
+
+std::vector<Difference> differences(const Strategy &a, const Strategy &b, const ModelNames &model) {
+  std::vector<Difference> found;
+  const auto differs = [&](const char *word) {
+    const std::string from = valueOf(a, word), to = valueOf(b, word);
+    if (from != to || (word == std::string("stages") && a.stages != b.stages) ||
+        (word == std::string("schedule") && a.order != b.order)) {
+      found.push_back({word, "", from, to, a});
+      return true;
+    }
+    return false;
+  };
+  const auto last = [&]() -> Difference & { return found.back(); };
+  if (differs("mesh")) {
+    last().alone->mesh = b.mesh;
+    adaptToMesh(last(), b);
+  }
+  if (differs("schedule")) {
+    Strategy &s = *last().alone;
+    s.schedule = b.schedule, s.chunks = b.chunks, s.placement = b.placement, s.order = b.order;
+    if (s.mesh.size(AxisRole::Pipeline) != b.mesh.size(AxisRole::Pipeline) || s.microbatches != b.microbatches)
+      s.order.clear();
+    adaptStages(last(), b);
+  }
+  if (differs("microbatches")) {
+    last().alone->microbatches = b.microbatches;
+    last().alone->order.clear();
+  }
+  if (differs("stages")) {
+    if (a.stageCount() == b.stageCount()) {
+      last().alone->stages = b.stages;
+    } else {
+      last().alone.reset();
+      last().problem = fmt::format("its number is another, {}: {}", b.stageCount(), b.stagesText());
+    }
+  }
+  compareRecomputation(a, b, model, found);
+  if (differs("sequence"))
+    last().alone->sequence = b.sequence;
+  if (differs("zero"))
+    last().alone->zero = b.zero;
+  const bool asked = a.originOf("scatter_gather") != "default" || b.originOf("scatter_gather") != "default";
+  if ((asked || a.mesh == b.mesh) && differs("scatter_gather"))
+    last().alone->scatterGather = b.scatterGather.value_or(0);
+  compareShardings(a, b, model, found);
+  for (Difference &one : found) // that follows from the mesh, unless it was asked for
+    if (one.alone && a.originOf("scatter_gather") == "default" && one.decision != "scatter_gather")
+      one.alone->scatterGather.reset();
+  return found;
+}
+
+} // namespace cleave::partitioner
