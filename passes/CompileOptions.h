@@ -14,6 +14,7 @@
 namespace cleave::passes {
 
 class KernelCostTable;
+struct SearchCache;
 
 struct CompileOptions {
   partitioner::Strategy strategy;
@@ -30,6 +31,7 @@ struct CompileOptions {
   std::string model;         // program name
   bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
   std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
+  std::shared_ptr<SearchCache> searchCache;     // shared with other searches; null: none (passes/search)
   std::vector<std::string> printAfter;          // phases after which the IR is printed to standard error
   std::string dumpProblems;                     // folder for the problems that a search solves; empty: not written
 

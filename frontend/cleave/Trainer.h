@@ -77,6 +77,9 @@ public:
   void predict(const RunOptions &options, const std::string &file);
   /// Compiles a plan and returns its bytes, without running it.
   std::vector<uint8_t> plan(const RunOptions &options);
+  /// From now on searches of plan() share what they measure of the model. Their options may differ in the cluster, the
+  /// number of devices and what they ask of the split.
+  void shareSearches();
   /// The traced graph as text.
   std::string graph(const RunOptions &options);
   /// Runs the plan and the reference interpreter for options.steps steps (default 1) and compares them.

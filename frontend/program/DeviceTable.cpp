@@ -108,6 +108,7 @@ void DeviceTable::print(Trainer &trainer, const RunOptions &options) const {
     throw userError("--devices: a list needs --cluster FILE, the hardware to compare");
   const std::vector<std::string> files = clusters.empty() ? std::vector{options.cluster} : clusters;
   std::vector<Row> rows;
+  trainer.shareSearches();
   for (const std::string &file : files)
     for (const int64_t count : devices.empty() ? std::vector{options.devices} : devices)
       rows.push_back(planned(trainer, options, count ? count : partitioner::Cluster::load(file).deviceCount(), file));

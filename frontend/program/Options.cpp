@@ -282,7 +282,9 @@ std::vector<Option> compileOptions() {
                  "asked of the split), changed by the other options"}}},
       {.name = "--alternatives",
        .field = &Run::alternatives,
-       .uses = {{planOnly, "store the best plans that differ in one decision, for cleave explain (needs a cluster)"}}},
+       .uses = {{planOnly,
+                 "store the best plans that differ in one decision, for cleave explain (needs a cluster); with --like "
+                 "alone: those of that plan"}}},
       {.name = "--samples",
        .field = &Run::samples,
        .type = "N",

@@ -4,7 +4,6 @@
 #include "cleave/Trainer.h"
 #include "partitioner/search/Space.h"
 #include "passes/CompileOptions.h"
-#include "passes/export/Record.h"
 
 namespace cleave {
 
@@ -13,7 +12,6 @@ struct ResolvedOptions : passes::CompileOptions {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
   /// What is left to the search; none: `strategy` is complete.
   std::optional<partitioner::SpaceRequest> toSearch;
-  std::vector<passes::Alternative> alternatives; ///< to the plan that the search found
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.

@@ -55,7 +55,10 @@ struct Trainer::Impl {
   static const passes::CompileOptions &forThisMachine(ResolvedOptions &resolved);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
   void warnOfMicrobatches(const plan::Plan &plan);
+  /// The plan of --like, if only --alternatives is asked besides; else null.
+  std::shared_ptr<const PlanFile> toComplete(const RunOptions &options) const;
   bool warned = false, warnedOfMicrobatches = false;
+  std::shared_ptr<passes::SearchCache> searchCache; ///< of plan(); null: none
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
   /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
@@ -105,11 +108,9 @@ std::shared_ptr<const PlanFile> Trainer::Impl::search(ResolvedOptions &resolved,
     return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
   };
   const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
-  passes::FoundStrategy found =
-      passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops, options.alternatives);
+  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops);
   resolved.strategy = std::move(found.strategy);
   resolved.search = std::move(found.record);
-  resolved.alternatives = std::move(found.alternatives);
   resolved.toSearch.reset();
   return found.plan;
 }
@@ -272,34 +273,51 @@ void Trainer::predict(const RunOptions &options, const std::string &file) {
     std::puts(said.c_str());
 }
 
+std::shared_ptr<const PlanFile> Trainer::Impl::toComplete(const RunOptions &options) const {
+  if (options.like.empty() || !options.alternatives)
+    return nullptr;
+  for (const Option &option : programOptions())
+    if (option.name != std::string_view("--like") && option.name != std::string_view("--alternatives") &&
+        valueOf(option, options))
+      return nullptr;
+  auto file = PlanFile::load(options.like);
+  return text(file->plan().options()) == model.options ? file : nullptr;
+}
+
+void Trainer::shareSearches() { impl->searchCache = passes::newSearchCache(); }
+
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   ResolvedOptions resolved = impl->resolve(options);
   if (options.alternatives && resolved.cluster.empty())
     throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
-  const bool searches = resolved.toSearch.has_value();
-  const std::shared_ptr<const PlanFile> found = impl->search(resolved, options, true);
-  passes::FittedPlan made;
-  if (found && !resolved.code && resolved.printAfter.empty())
-    made.bytes = passes::withRecord(found->plan(), resolved.search.get(), resolved.alternatives);
-  else
-    made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
-  const auto file = PlanFile::fromBytes(made.bytes, "the compiled plan");
-  impl->warnOfMicrobatches(file->plan());
-  if (!made.problem.empty())
-    throw environmentError(fmt::format("the plan does not fit cluster {}: {}",
-                                       options.cluster.empty() ? "of " + options.like : options.cluster, made.problem));
-  if (!made.change.empty())
-    std::fputs((made.change + "\n").c_str(), stderr);
-  if (!options.alternatives || (found && !resolved.code))
-    return std::move(made.bytes);
-  if (!searches) {
-    const partitioner::Strategy strategy = partitioner::Strategy::parse(text(file->plan().strategy()), "the plan");
-    const passes::Trace traced = [&](int64_t rows, int64_t evalRows) {
-      return impl->traceRows(resolved, rows, evalRows);
-    };
-    resolved.alternatives = passes::alternativesTo(traced, Impl::forThisMachine(resolved), strategy);
+  resolved.searchCache = impl->searchCache;
+  if (options.alternatives && !resolved.searchCache)
+    resolved.searchCache = passes::newSearchCache();
+  std::shared_ptr<const PlanFile> file = impl->toComplete(options);
+  if (!file) {
+    const std::shared_ptr<const PlanFile> found = impl->search(resolved, options, true);
+    passes::FittedPlan made;
+    if (found && !resolved.code && resolved.printAfter.empty())
+      made.bytes = passes::withRecord(found->plan(), resolved.cluster, resolved.search.get(), {});
+    else
+      made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
+    file = PlanFile::fromBytes(made.bytes, "the compiled plan");
+    impl->warnOfMicrobatches(file->plan());
+    if (!made.problem.empty())
+      throw environmentError(fmt::format("the plan does not fit cluster {}: {}",
+                                         options.cluster.empty() ? "of " + options.like : options.cluster,
+                                         made.problem));
+    if (!made.change.empty())
+      std::fputs((made.change + "\n").c_str(), stderr);
+    if (!options.alternatives)
+      return std::move(made.bytes);
   }
-  return passes::withRecord(file->plan(), nullptr, resolved.alternatives);
+  const passes::Trace traced = [&](int64_t rows, int64_t evalRows) {
+    return impl->traceRows(resolved, rows, evalRows);
+  };
+  const auto chosen = partitioner::Strategy::parse(text(file->plan().strategy()), "the plan");
+  return passes::withRecord(file->plan(), resolved.cluster, nullptr,
+                            passes::alternativesTo(traced, Impl::forThisMachine(resolved), chosen));
 }
 
 std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->resolve(options)).str(); }

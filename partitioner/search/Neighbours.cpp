@@ -26,11 +26,12 @@ std::string onlyDifference(const Candidate &plan, const PlanGroup &group, const 
   return differs.size() == 1 ? differs[0] : "";
 }
 
-/// Whether one factor moves between two axes, and nothing else changes that the other mesh allows to keep.
+/// Whether one factor moves between two axes, or the axes have another order, and nothing else changes that the other
+/// mesh allows to keep.
 static bool isNear(const PlanGroup &other, const PlanGroup &group) {
   const SplitChoice &a = other.split, &b = group.split;
   const int same = (a.data == b.data) + (a.tensor == b.tensor) + (other.pipeline == group.pipeline);
-  return same == 1 && other.microbatches == group.microbatches && a.recompute == b.recompute &&
+  return (same == 1 || same == 3) && other.microbatches == group.microbatches && a.recompute == b.recompute &&
          a.zero == (a.data > 1 ? b.zero : 0) && a.sequence == (a.tensor > 1 && b.sequence);
 }
 
@@ -40,7 +41,8 @@ std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, 
   space.pins.recompute.clear();
   std::vector<Neighbour> found;
   for (const PlanGroup &other : groupsOf(space)) {
-    const bool sameMesh = other.split.data == group.split.data && other.split.tensor == group.split.tensor;
+    const bool sameMesh =
+        other.split.data == group.split.data && other.split.tensor == group.split.tensor && other.order == group.order;
     if (!sameMesh && !isNear(other, group))
       continue;
     for (const ScheduleChoice &choice : schedulesOf(space, other)) {

@@ -17,9 +17,9 @@ struct Alternative {
   uint64_t peakBytes = 0, capacity = 0;
 };
 
-/// The sealed plan file that the compiler writes for the same model and options with this record (null: that of the
-/// plan), and with alternatives.
-std::vector<uint8_t> withRecord(const plan::Plan &plan, const plan::SearchT *record,
+/// The sealed plan file that the compiler writes for the same model and options with this cluster (TOML), with this
+/// record (null: that of the plan), and with alternatives in place of its own.
+std::vector<uint8_t> withRecord(const plan::Plan &plan, const std::string &cluster, const plan::SearchT *record,
                                 const std::vector<Alternative> &alternatives);
 
 } // namespace cleave::passes

@@ -29,6 +29,23 @@
 #include <tuple>
 
 namespace cleave::passes {
+
+/// A model with few rows that has every kind of layer.
+struct ReducedModel {
+  GraphModule model;
+  std::vector<partitioner::LayerOutline> layers;
+};
+
+struct SearchCache {
+  std::string pins; ///< what the request asks of the layers, for which all of this was made
+  std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
+  std::vector<std::map<int64_t, std::optional<ReducedModel>>> workers; ///< models by rows, of each thread
+  std::map<partitioner::SplitChoice, std::shared_ptr<const PlanFile>> trials;
+  std::map<std::string, std::shared_ptr<const PlanFile>> finalists; ///< plans of the whole model, by strategy
+};
+
+std::shared_ptr<SearchCache> newSearchCache() { return std::make_shared<SearchCache>(); }
+
 namespace {
 
 using partitioner::Candidate;
@@ -47,41 +64,49 @@ public:
                  std::function<bool()> stops)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
         sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request},
-        workers(std::clamp(std::thread::hardware_concurrency(), 1u, mostWorkers)) {
+        cache(options.searchCache ? options.searchCache : newSearchCache()) {
     input.stops = std::move(stops);
+    Strategy pins; // what the models and the trial plans depend on, besides what the users of a cache have in common
+    pins.shard = pinned.shard, pins.ops = pinned.ops, pins.recompute = pinned.recompute, pins.stages = pinned.stages;
+    pins.scatterGather = pinned.scatterGather;
+    const bool fused = std::ranges::all_of(cluster.devices, partitioner::attentionIsFused);
+    if (std::string key = pins.toToml() + (fused ? "fused" : ""); cache->workers.empty() || cache->pins != key) {
+      *cache = SearchCache{.pins = std::move(key)};
+      cache->workers.resize(std::clamp(std::thread::hardware_concurrency(), 1u, mostWorkers));
+    }
   }
 
-  FoundStrategy run(bool alternatives) {
+  FoundStrategy run() {
     prepare();
     for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
       partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
       addSolved(outcome);
-      FoundStrategy found = fastest(outcome);
-      if (found.record) {
-        if (alternatives)
-          found.alternatives = alternativesTo(found.strategy, outcome.candidates);
+      if (FoundStrategy found = fastest(outcome); found.record)
         return found;
-      }
       if (excluded.size() == before || outcome.stoppedEarly)
         throw environmentError(noneFits(outcome));
     }
   }
 
-  /// See the header. `known`: plans that the search has estimated.
-  std::vector<Alternative> alternativesTo(const Strategy &chosen, const std::vector<Candidate> &known) {
-    if (input.layers.empty())
-      prepare();
+  /// See the header.
+  std::vector<Alternative> alternativesTo(const Strategy &chosen) {
+    prepare();
     const auto [group, schedule] = rowOf(chosen);
-    std::vector<Neighbour> others;
-    for (Neighbour &other : partitioner::neighboursOf(input.request, group, schedule))
-      if (auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
-          plan && !plan->begins.empty()) {
-        other.plan = std::move(*plan);
-        others.push_back(std::move(other));
-      }
-    for (const Candidate &candidate : known)
-      if (const std::string decision = partitioner::onlyDifference(candidate, group, schedule); !decision.empty())
-        others.push_back({decision, candidate});
+    std::vector<Neighbour> others = partitioner::neighboursOf(input.request, group, schedule);
+    if (input.prepare) {
+      std::vector<std::pair<SplitChoice, Site>> wanted;
+      for (const Neighbour &other : others)
+        for (const Site site : input.positions(other.plan.group))
+          wanted.emplace_back(other.plan.group.split, site);
+      input.prepare(wanted);
+    }
+    std::erase_if(others, [&](Neighbour &other) {
+      auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
+      if (!plan || plan->begins.empty())
+        return true;
+      other.plan = std::move(*plan);
+      return false;
+    });
     return simulated(partitioner::mostInteresting(std::move(others)));
   }
 
@@ -119,18 +144,13 @@ private:
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
     input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
     input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
-    if (workers.size() > 1)
+    if (cache->workers.size() > 1)
       input.prepare = [&](const auto &wanted) { measureTogether(wanted); };
     input.least = leastSeconds();
     input.excludes = [&](const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
       return excluded.contains(rowOf(group, schedule));
     };
   }
-
-  struct Reduced {
-    GraphModule model;
-    std::vector<LayerOutline> layers;
-  };
 
   /// Calls `make`; the message if the model cannot be made or split so, else nothing.
   static std::string unlessRefused(const std::function<void()> &make) {
@@ -145,15 +165,15 @@ private:
   }
 
   /// The model with `rows` rows and every kind of layer; null if its code does not allow so many rows.
-  Reduced *reduced(int64_t rows, size_t worker = 0) {
-    auto [found, fresh] = workers[worker].try_emplace(rows);
+  ReducedModel *reduced(int64_t rows, size_t worker = 0) {
+    auto [found, fresh] = cache->workers[worker].try_emplace(rows);
     if (fresh)
       unlessRefused([&] {
         GraphModule whole = trace(rows, rows), kept = whole.clone();
         std::vector<LayerOutline> layers = partitioner::keepDistinctLayers(kept.module(), pinned);
         if (layers.empty())
           layers = partitioner::outlineOf(whole.module(), pinned), kept = std::move(whole);
-        found->second = Reduced{std::move(kept), std::move(layers)};
+        found->second = ReducedModel{std::move(kept), std::move(layers)};
       });
     return found->second ? &*found->second : nullptr;
   }
@@ -167,7 +187,7 @@ private:
   void readModel() {
     const int64_t rows = fewRows();
     readPins(rows);
-    const Reduced &model = *reduced(rows);
+    const ReducedModel &model = *reduced(rows);
     std::set<std::string> kept, seen;
     for (const LayerOutline &layer : model.layers)
       hasLists |= partitioner::isListMember(layer.path);
@@ -216,7 +236,7 @@ private:
     trial.batch = batch;
     trial.code = false;
     trial.printAfter.clear();
-    trial.kernelCosts = kernelCosts;
+    trial.kernelCosts = cache->kernelCosts;
     return trial;
   }
 
@@ -224,13 +244,13 @@ private:
     auto [found, fresh] = measured.try_emplace({split, site});
     if (!fresh)
       return found->second ? &*found->second : nullptr;
-    auto [trial, unknown] = trials.try_emplace(split);
+    auto [trial, unknown] = cache->trials.try_emplace(split);
     if (unknown)
       trial->second = trialOf(split, reduced(split.rows));
     if (trial->second)
       found->second = costsAt(site, *trial->second);
-    if (sites.oneSite())
-      trials.erase(trial); // no other site needs it
+    if (sites.oneSite() && !options.searchCache)
+      cache->trials.erase(trial); // no other site and no other search needs it
     return found->second ? &*found->second : nullptr;
   }
 
@@ -249,18 +269,18 @@ private:
   void measureTogether(const std::vector<std::pair<SplitChoice, Site>> &wanted) {
     std::vector<SplitChoice> splits;
     for (const auto &[split, site] : wanted)
-      if (!measured.contains({split, site}) && !trials.contains(split) && !llvm::is_contained(splits, split))
+      if (!measured.contains({split, site}) && !cache->trials.contains(split) && !llvm::is_contained(splits, split))
         splits.push_back(split);
     std::vector<std::shared_ptr<const PlanFile>> files(splits.size());
-    std::vector<Reduced *> models;
+    std::vector<ReducedModel *> models;
     for (size_t i = 0; i < splits.size(); ++i)
-      models.push_back(reduced(splits[i].rows, i % workers.size()));
-    onThreads(std::min(workers.size(), splits.size()), [&](size_t worker) {
-      for (size_t i = worker; i < splits.size(); i += workers.size())
+      models.push_back(reduced(splits[i].rows, i % cache->workers.size()));
+    onThreads(std::min(cache->workers.size(), splits.size()), [&](size_t worker) {
+      for (size_t i = worker; i < splits.size(); i += cache->workers.size())
         files[i] = trialOf(splits[i], models[i]);
     });
     for (size_t i = 0; i < splits.size(); ++i)
-      trials.emplace(splits[i], std::move(files[i]));
+      cache->trials.emplace(splits[i], std::move(files[i]));
     for (const auto &[split, site] : wanted)
       measure(split, site);
   }
@@ -288,7 +308,7 @@ private:
   }
 
   /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
-  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const Reduced *model,
+  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const ReducedModel *model,
                                           const partitioner::SolvedLayouts *layouts = nullptr) const {
     CompileOptions trial = trialOptions(split);
     if (layouts)
@@ -306,7 +326,7 @@ private:
     auto [found, fresh] = solved.try_emplace(split);
     if (!fresh)
       return found->second ? &*found->second : nullptr;
-    Reduced *model = reduced(split.rows);
+    ReducedModel *model = reduced(split.rows);
     if (!model)
       return nullptr;
     partitioner::ShardingProblem problem;
@@ -378,7 +398,7 @@ private:
   double leastSeconds() const {
     double flops = 0, peak = 0;
     const auto model =
-        std::ranges::find_if(workers.front(), [](const auto &entry) { return entry.second.has_value(); });
+        std::ranges::find_if(cache->workers.front(), [](const auto &entry) { return entry.second.has_value(); });
     for (const LayerOutline &layer : model->second->layers)
       flops += 3 * layer.flops / static_cast<double>(model->first);
     for (const Cluster::Place &place : cluster.places(input.request.devices))
@@ -507,30 +527,39 @@ private:
     std::vector<partitioner::ClassTimes> times = {}; ///< of the simulation, if there is a step
   };
 
-  /// Compiles and simulates a plan of `model`, the whole model with the rows of the strategy.
-  void judge(Finalist &finalist, GraphModule model) const {
+  /// Compiles and simulates a plan, of `model`: the whole model with the rows of the strategy; none: the plan is known.
+  void judge(Finalist &finalist, std::optional<GraphModule> model) const {
     CompileOptions trial = without(options.batch);
     trial.strategy = finalist.strategy;
-    std::shared_ptr<const PlanFile> file;
+    std::shared_ptr<const PlanFile> file = knownFinalist(finalist.strategy);
     std::optional<GraphModule> again;
-    if (!finalist.safer.empty())
-      again = model.clone();
-    if (const std::string why =
-            unlessRefused([&] { file = PlanFile::fromBytes(compile(std::move(model), trial), "a finalist"); });
-        !why.empty())
-      finalist.problem = noneSuits(why);
-    else if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
+    if (model && !finalist.safer.empty())
+      again = model->clone();
+    if (!file)
+      if (const std::string why =
+              unlessRefused([&] { file = PlanFile::fromBytes(compile(std::move(*model), trial), "a finalist"); });
+          !why.empty()) {
+        finalist.problem = noneSuits(why);
+        return;
+      }
+    if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
       finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
       finalist.file = file;
-      if (!finalist.safer.empty()) {
+      if (!finalist.safer.empty() && again) {
         setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
-        judge(finalist, std::move(*again));
+        judge(finalist, std::move(again));
       }
     } else {
       partitioner::Simulation simulation = partitioner::simulate(file->plan(), cluster);
       finalist.step = simulation.stepSeconds, finalist.times = std::move(simulation.times);
       finalist.file = std::move(file);
     }
+  }
+
+  /// The plan that another search compiled; null if none did.
+  std::shared_ptr<const PlanFile> knownFinalist(const Strategy &strategy) const {
+    const auto found = cache->finalists.find(strategy.toToml());
+    return found == cache->finalists.end() ? nullptr : found->second;
   }
 
   /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
@@ -543,6 +572,8 @@ private:
       if (!candidate.safer.empty())
         finalist.safer = rulesOf(candidate.safer);
       std::optional<GraphModule> &model = models.emplace_back();
+      if (finalist.safer.empty() && knownFinalist(finalist.strategy))
+        continue;
       const int64_t microbatches = candidate.group.microbatches;
       if (const std::string why =
               unlessRefused([&] { model.emplace(trace(options.batch / microbatches, evalBatch / microbatches)); });
@@ -550,9 +581,13 @@ private:
         finalist.problem = noneSuits(why);
     }
     onThreads(finalists.size(), [&](size_t i) {
-      if (models[i])
-        judge(finalists[i], std::move(*models[i]));
+      if (finalists[i].problem.empty())
+        judge(finalists[i], std::move(models[i]));
     });
+    if (options.searchCache)
+      for (const Finalist &finalist : finalists)
+        if (finalist.file)
+          cache->finalists.emplace(finalist.strategy.toToml(), finalist.file);
     return finalists;
   }
 
@@ -565,11 +600,11 @@ private:
     constexpr size_t mostThatLack = 8;
     const std::vector<Candidate> finalists = finalistsOf(outcome, mostThatLack);
     const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
-    for (size_t at = 0; at < finalists.size() && !enough(); at += workers.size()) {
+    for (size_t at = 0; at < finalists.size() && !enough(); at += cache->workers.size()) {
       if (record->step > 0 && (record->stopped_early = input.stops()))
         break;
       const std::span<const Candidate> some =
-          std::span(finalists).subspan(at, std::min(workers.size(), finalists.size() - at));
+          std::span(finalists).subspan(at, std::min(cache->workers.size(), finalists.size() - at));
       const std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size() && !enough(); ++i) { // as if one after another
         ++record->compiled;
@@ -654,9 +689,9 @@ private:
     for (const Neighbour &other : others)
       candidates.push_back(other.plan);
     std::vector<Alternative> all;
-    for (size_t at = 0; at < candidates.size(); at += workers.size()) {
+    for (size_t at = 0; at < candidates.size(); at += cache->workers.size()) {
       const std::span<const Candidate> some =
-          std::span(candidates).subspan(at, std::min(workers.size(), candidates.size() - at));
+          std::span(candidates).subspan(at, std::min(cache->workers.size(), candidates.size() - at));
       std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size(); ++i) {
         const std::shared_ptr<const PlanFile> &file = made[i].file;
@@ -712,9 +747,7 @@ private:
   partitioner::Sites sites;
   const Strategy pinned;
   partitioner::SearchInput input;
-  const std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
-  std::vector<std::map<int64_t, std::optional<Reduced>>> workers; ///< models by rows, of each thread
-  std::map<SplitChoice, std::shared_ptr<const PlanFile>> trials;
+  const std::shared_ptr<SearchCache> cache;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measuredSolved;
   std::map<SplitChoice, std::optional<partitioner::SolvedLayouts>> solved;
@@ -730,16 +763,24 @@ private:
 } // namespace
 
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request, std::function<bool()> stops, bool alternatives) {
-  return StrategySearch(trace, options, request, std::move(stops)).run(alternatives);
+                             const partitioner::SpaceRequest &request, std::function<bool()> stops) {
+  return StrategySearch(trace, options, request, std::move(stops)).run();
 }
 
 std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options, const Strategy &chosen) {
   partitioner::SpaceRequest request{
       .devices = chosen.mesh.ranks(), .batch = options.batch, .evalBatch = options.evalBatch};
-  request.pins.shard = chosen.shard;
-  request.pins.ops = chosen.ops;
-  return StrategySearch(trace, options, request, [] { return false; }).alternativesTo(chosen, {});
+  const auto asked = [](const auto &rules) {
+    auto kept = rules;
+    std::erase_if(kept, [](const auto &rule) { return rule.origin == "default" || rule.origin == "search"; });
+    return kept;
+  };
+  request.pins.shard = asked(chosen.shard), request.pins.ops = asked(chosen.ops);
+  request.pins.recompute = asked(chosen.recompute);
+  std::erase_if(request.pins.recompute, [](const partitioner::RecomputeRule &rule) {
+    return rule.origin == "memory" || rule.pattern == partitioner::RecomputeRule::everyLayer;
+  });
+  return StrategySearch(trace, options, request, [] { return false; }).alternativesTo(chosen);
 }
 
 struct PlanEstimates::Impl {

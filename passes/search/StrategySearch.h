@@ -19,23 +19,26 @@ struct FoundStrategy {
   partitioner::Strategy strategy;
   std::shared_ptr<const plan::SearchT> record; ///< for the plan
   std::shared_ptr<const PlanFile> plan;        ///< compiled with this strategy, without code and record
-  std::vector<Alternative> alternatives;       ///< if asked for
 };
 
 /// The strategy that is predicted to be the fastest on `options.cluster` among those that `request` leaves open and
 /// that fit the devices' memory. The layers' costs are measured on a model that has every kind of layer; at most four
 /// plans are compiled and simulated. `stops`: asked often; once it is true, the best strategy so far is taken. Throws
-/// environmentError, with the nearest miss, if none fits, and if it stops before one is found. `alternatives`: also
-/// looks for alternativesTo() the plan, among those that the request leaves open.
+/// environmentError, with the nearest miss, if none fits, and if it stops before one is found.
 FoundStrategy searchStrategy(
     const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
-    std::function<bool()> stops = [] { return false; }, bool alternatives = false);
+    std::function<bool()> stops = [] { return false; });
 
 /// Plans that differ from one with the strategy `chosen` in one decision and what follows from it, compiled and
 /// simulated on `options.cluster`: for each decision the fastest by its estimate, and one that would be faster but does
-/// not fit the memory. The fastest first.
+/// not fit the memory. The fastest first. Of `chosen`, only rules that were asked for single layers, tensors and ops are
+/// kept.
 std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options,
                                         const partitioner::Strategy &chosen);
+
+/// What searches measure of a model, for CompileOptions.searchCache. Searches that share it may differ in the cluster,
+/// the number of devices and what is asked of the split.
+std::shared_ptr<SearchCache> newSearchCache();
 
 struct EstimatedPlan {
   partitioner::Strategy strategy;

@@ -292,10 +292,23 @@ std::vector<Constant> constantsOf(const Cluster &cluster) {
   return all;
 }
 
-/// For each constant and error: what the chosen plan loses against the plan for the changed cluster.
+/// For each constant and error: what the chosen plan loses against the plan for the changed cluster. One run of the
+/// program searches for all of them, because searches for the same model share what they measure.
 Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
   if (!e.plan->plan().search())
     throw userError(e.file + ": --sensitivity needs a plan that a search found: its strategy was given");
+  constexpr std::pair<const char *, double> errors[] = {{"-30%", 0.7}, {"-10%", 0.9}, {"+10%", 1.1}, {"+30%", 1.3}};
+  const std::vector<Constant> constants = constantsOf(e.cluster);
+  std::vector<std::string> files;
+  std::vector<double> kept;
+  for (const Constant &constant : constants)
+    for (const auto &[error, factor] : errors) {
+      Cluster changed = e.cluster;
+      constant.scale(changed, factor);
+      files.push_back(planner.file(fmt::format("cluster{}.toml", files.size()), changed.toToml()));
+      kept.push_back(simulate(e.plan->plan(), changed).stepSeconds);
+    }
+  const std::vector<double> best = planner.bestSteps(files);
   struct Row {
     std::string name;
     double worst = 0;
@@ -303,29 +316,15 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
     std::string text = {};
   };
   std::vector<Row> rows;
-  for (const Constant &constant : constantsOf(e.cluster)) {
-    Row row{constant.name};
-    const auto lossAt = [&](double factor) {
-      Cluster changed = e.cluster;
-      constant.scale(changed, factor);
-      const Answer best = answer(planner, {.words = constant.name, .cluster = changed});
-      if (!best.plan)
-        throw environmentError(best.problem);
-      const double kept = simulate(e.plan->plan(), changed).stepSeconds,
-                   there = simulate(best.plan->plan(), changed).stepSeconds;
-      return there > 0 ? std::max(0.0, kept / there - 1) : 0;
-    };
-    // As far as the times of plans are linear in a constant or its inverse, the values for which a plan is the best are
-    // an interval: the plan that is the best at 30% is so at 10%.
-    const double below = lossAt(0.7), above = lossAt(1.3);
-    const std::pair<const char *, double> losses[] = {
-        {"-30%", below}, {"-10%", below > 0 ? lossAt(0.9) : 0}, {"+10%", above > 0 ? lossAt(1.1) : 0}, {"+30%", above}};
-    for (const auto &[error, loss] : losses) {
+  for (size_t at = 0; const Constant &constant : constants) {
+    Row &row = rows.emplace_back(Row{constant.name});
+    for (const auto &[error, factor] : errors) {
+      const double loss = best.at(at) > 0 ? std::max(0.0, kept[at] / best[at] - 1) : 0;
+      ++at;
       row.worst = std::max(row.worst, loss);
       row.losses[error] = loss;
       row.text += fmt::format("  {:>7}", loss < 0.0005 ? "best" : fmt::format("{:.1f}%", 100 * loss));
     }
-    rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(rows, std::greater(), &Row::worst);
   Json list = Json::array();
@@ -334,7 +333,7 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
   const bool matters = !rows.empty() && rows[0].worst > worthMeasuring;
   if (print) {
     fmt::print("\nwhat this plan loses against the best one if a constant of the cluster is off by\n{:<28}", "");
-    for (const char *error : {"-30%", "-10%", "+10%", "+30%"})
+    for (const auto &[error, factor] : errors)
       fmt::print("  {:>7}", error);
     fmt::print("\n");
     for (const Row &row : rows)
@@ -457,7 +456,7 @@ int explain(int argc, char **argv) {
   if (others.empty() || !changes.empty() || sensitive || !tensor.empty() || !program.empty())
     planner.emplace(file, *e.plan, program);
   if (others.empty())
-    others = otherPlans(*planner->plan({"--alternatives"}), e.simulation);
+    others = otherPlans(*planner->withAlternatives(), e.simulation);
   Json out = explainJson(e, others);
   if (!json) {
     printTime(e);

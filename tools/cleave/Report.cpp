@@ -45,7 +45,7 @@ int report(int argc, char **argv) {
   if ((alternatives && others.empty()) || !changes.empty())
     planner.emplace(file, *loaded, program);
   if (alternatives && others.empty())
-    others = otherPlans(*planner->plan({"--alternatives"}), simulation);
+    others = otherPlans(*planner->withAlternatives(), simulation);
   for (const std::string &words : changes) {
     const Answer made = answer(*planner, parseWhatIf(words, cluster));
     OtherPlan &other = others.emplace_back(OtherPlan{.decision = "what if", .value = words, .reason = made.problem});

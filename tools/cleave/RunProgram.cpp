@@ -4,6 +4,7 @@
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "tools/cleave/Commands.h"
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +51,7 @@ static std::string findProgram(const std::string &file, const std::string &model
 
 Replanner::Replanner(std::string planFile, const PlanFile &plan, const std::string &given)
     : planFile(std::move(planFile)) {
+  ranks = plan.plan().ranks() ? plan.plan().ranks()->size() : 1;
   program = given.empty() ? findProgram(this->planFile, text(plan.plan().model())) : given;
   if (!isProgram(program))
     throw userError(fmt::format("--program {}: is not a program", program));
@@ -72,8 +75,32 @@ std::string Replanner::file(const std::string &name, const std::string &content)
 }
 
 std::shared_ptr<const PlanFile> Replanner::plan(const std::vector<std::string> &options) const {
-  const std::string made = folder / "made.plan", said = folder / "said";
-  std::vector<std::string> words{program, "plan", "--like", planFile, "--no-code", "-o", made};
+  std::vector<std::string> all{"--no-code"};
+  all.insert(all.end(), options.begin(), options.end());
+  return made(std::move(all));
+}
+
+std::shared_ptr<const PlanFile> Replanner::withAlternatives() const { return made({"--alternatives"}); }
+
+std::shared_ptr<const PlanFile> Replanner::made(std::vector<std::string> options) const {
+  const std::string file = folder / "made.plan";
+  options.insert(options.end(), {"-o", file});
+  run(options);
+  return loadSound(file);
+}
+
+std::vector<double> Replanner::bestSteps(const std::vector<std::string> &clusterFiles) const {
+  const std::string files = fmt::format("{}", fmt::join(clusterFiles, ","));
+  const auto table = parseJson(run({"--devices", std::to_string(ranks), "--cluster", files, "--json"}), program);
+  std::vector<double> steps;
+  for (const auto &row : table["rows"])
+    steps.push_back(row.contains("step_ms") ? row["step_ms"].get<double>() / 1e3 : 0);
+  return steps;
+}
+
+std::string Replanner::run(const std::vector<std::string> &options) const {
+  const std::string said = folder / "said", printed = folder / "printed";
+  std::vector<std::string> words{program, "plan", "--like", planFile};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char *> arguments;
   for (std::string &word : words)
@@ -81,7 +108,7 @@ std::shared_ptr<const PlanFile> Replanner::plan(const std::vector<std::string> &
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, printed.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   pid_t child = 0;
   const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
@@ -102,8 +129,7 @@ std::shared_ptr<const PlanFile> Replanner::plan(const std::vector<std::string> &
                             : Status::Internal,
                 message.empty() ? fmt::format("{} ended with status {}", program, code) : message);
   }
-  const auto plan = loadSound(made);
-  return plan;
+  return readTextFile(printed, Status::Environment, 1 << 24);
 }
 
 } // namespace cleave::tool

@@ -21,11 +21,21 @@ public:
   /// The plan that `PROGRAM plan --like FILE.plan OPTIONS` makes, without code. Throws an error with the program's
   /// message and status if it fails.
   std::shared_ptr<const PlanFile> plan(const std::vector<std::string> &options) const;
+  /// The plan itself, with its alternatives (PROGRAM plan --like FILE.plan --alternatives). Throws as plan() does.
+  std::shared_ptr<const PlanFile> withAlternatives() const;
+  /// Predicted seconds of the best plan on each of these clusters, whose devices the plan's ranks take; 0: none fits.
+  /// Throws as plan() does, also if none fits anywhere.
+  std::vector<double> bestSteps(const std::vector<std::string> &clusterFiles) const;
   /// A file with this text that plan() can read; removed at the end.
   std::string file(const std::string &name, const std::string &text) const;
 
 private:
+  /// Runs `PROGRAM plan --like FILE.plan OPTIONS`; returns what it prints.
+  std::string run(const std::vector<std::string> &options) const;
+  std::shared_ptr<const PlanFile> made(std::vector<std::string> options) const;
+
   std::string planFile, program;
+  uint32_t ranks = 0;
   std::filesystem::path folder;
 };
 

@@ -276,7 +276,7 @@ TEST_CASE("a record that is added later makes the plan that is compiled with it"
   auto record = std::make_shared<plan::SearchT>();
   record->step = 0.25, record->total = 12;
   options.search = record;
-  CHECK(passes::withRecord(without->plan(), record.get(), {}) == compiled());
+  CHECK(passes::withRecord(without->plan(), options.cluster, record.get(), {}) == compiled());
 }
 
 TEST_CASE("layouts and programs do not grow with microbatches", "[export][compile]") {
