@@ -8,7 +8,9 @@
 
 namespace cleave::partitioner {
 
-std::string onlyDifference(const Candidate &plan, const PlanGroup &group, const ScheduleChoice &schedule) {
+/// The decision in which a plan differs from that of `group` and `schedule`; its mesh if several follow from that; ""
+/// if it differs in several.
+static std::string onlyDifference(const Candidate &plan, const PlanGroup &group, const ScheduleChoice &schedule) {
   const SplitChoice &a = plan.group.split, &b = group.split;
   if (a.data != b.data || a.tensor != b.tensor || plan.group.order != group.order)
     return "mesh";

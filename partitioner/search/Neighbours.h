@@ -13,10 +13,6 @@ struct Neighbour {
   std::string value() const; ///< of the decision, as text
 };
 
-/// The decision in which a plan differs from that of `group` and `schedule`; its mesh if several follow from that; ""
-/// if it differs in several.
-std::string onlyDifference(const Candidate &plan, const PlanGroup &group, const ScheduleChoice &schedule);
-
 /// The plans of the space with another value of one decision, not yet estimated. What `space` pins of the decisions
 /// does not matter. Of meshes, those in which a factor moves from one axis to another; a pipeline of another length may
 /// have another schedule.
