@@ -37,7 +37,7 @@ struct ReducedModel {
 };
 
 struct SearchCache {
-  std::string pins; ///< what the request asks of the layers, for which all of this was made
+  std::string key; ///< for what all of this was made: kind of devices, and what the request asks of the layers
   std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
   std::vector<std::map<int64_t, std::optional<ReducedModel>>> workers; ///< models by rows, of each thread
   std::map<partitioner::SplitChoice, std::shared_ptr<const PlanFile>> trials;
@@ -70,8 +70,9 @@ public:
     pins.shard = pinned.shard, pins.ops = pinned.ops, pins.recompute = pinned.recompute, pins.stages = pinned.stages;
     pins.scatterGather = pinned.scatterGather;
     const bool fused = std::ranges::all_of(cluster.devices, partitioner::attentionIsFused);
-    if (std::string key = pins.toToml() + (fused ? "fused" : ""); cache->workers.empty() || cache->pins != key) {
-      *cache = SearchCache{.pins = std::move(key)};
+    if (std::string key = fmt::format("{} {} {} {}", text(options.backend), options.threads, fused, pins.toToml());
+        cache->workers.empty() || cache->key != key) {
+      *cache = SearchCache{.key = std::move(key)};
       cache->workers.resize(std::clamp(std::thread::hardware_concurrency(), 1u, mostWorkers));
     }
   }

@@ -218,7 +218,15 @@ class Explain(Case):
         other = self.path("other.toml")
         with open(other, "w") as out:
             out.write(CLUSTER.replace('"two nodes"', '"the others"'))
-        page = self.ok("gpt", "plan", *GPT, "--cluster", f"{self.cluster},{other}", "--devices", 2, "--microbatches", 2)
+        with open(other, "w") as out: # searches share nothing that depends on the kind of devices
+            out.write(CLUSTER.replace('"two nodes"', '"the others"').replace('backend = "cuda"', 'backend = "cpu"'))
+        exact = (*GPT[:-2], "--precision", "fp32", "--devices", 2, "--microbatches", 2)
+        rows = json.loads(self.ok("gpt", "plan", *exact, "--cluster", f"{self.cluster},{other}", "--json"))["rows"]
+        for row, cluster in zip(rows, (self.cluster, other)):
+            single = self.path("single.plan")
+            self.ok("gpt", "plan", "--no-code", *exact, "--cluster", cluster, "-o", single)
+            self.assertEqual(row["step_ms"], self.json("simulate", single)["step_ms"])
+        page = self.ok("gpt", "plan", *exact[:-4], "--cluster", f"{self.cluster},{other}", "--devices", 2, "--microbatches", 2)
         self.assertIn("the others", page)
         self.fails(2, "each of the list must be a whole number", "gpt", "plan", *GPT, "--cluster", self.cluster, "--devices", "1,x")
         self.fails(2, "needs --cluster FILE", "gpt", "plan", *GPT, "--devices", "1,2")
