@@ -9,23 +9,10 @@
 
 namespace cleave::partitioner {
 
-/// "blocks.12.fc.weight" -> "blocks.*.fc.weight".
-static std::string patternOf(const std::string &path) {
-  std::string pattern;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string part = path.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    pattern += (begin ? "." : "") + (number ? "*" : part);
-    begin = end + 1;
-  }
-  return pattern;
-}
-
 std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std::vector<std::string> &names) {
   std::map<std::string, std::vector<const ShardRule *>> groups; // by pattern
   for (const ShardRule &rule : rules)
-    groups[patternOf(rule.pattern)].push_back(&rule);
+    groups[layerPattern(rule.pattern)].push_back(&rule);
   const auto foldable = [&](const std::string &pattern, const std::vector<const ShardRule *> &group) {
     const bool equal = std::all_of(group.begin(), group.end(), [&](const ShardRule *rule) {
       return std::tie(rule->dims, rule->origin) == std::tie(group[0]->dims, group[0]->origin);
@@ -41,7 +28,7 @@ std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std:
     folds[pattern] = foldable(pattern, group);
   std::vector<ShardRule> folded;
   for (const ShardRule &rule : rules) {
-    const std::string pattern = patternOf(rule.pattern);
+    const std::string pattern = layerPattern(rule.pattern);
     const auto group = groups.find(pattern);
     if (group == groups.end()) // already folded
       continue;
@@ -58,7 +45,7 @@ std::vector<ShardRule> foldRules(const std::vector<ShardRule> &rules, const std:
 std::vector<Mark> foldMarks(std::vector<Mark> marks) {
   std::set<Mark> folded;
   std::map<Mark, int64_t> times; // by pattern
-  const auto pattern = [](const Mark &mark) { return Mark{patternOf(mark.path), mark.axes, mark.where}; };
+  const auto pattern = [](const Mark &mark) { return Mark{layerPattern(mark.path), mark.axes, mark.where}; };
   for (const Mark &mark : marks)
     ++times[pattern(mark)];
   for (Mark &mark : marks)

@@ -2,7 +2,6 @@
 #include "partitioner/stages/LayerNames.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace cleave::partitioner {
 namespace {
@@ -17,20 +16,14 @@ std::vector<std::string> componentsOf(const std::string &path) {
   return parts;
 }
 
-bool isNumber(const std::string &part) {
-  return !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
-}
-
 } // namespace
-
-bool isListMember(const std::string &path) { return isNumber(path.substr(path.rfind('.') + 1)); }
 
 LayerNames::LayerNames(const std::vector<std::string> &paths, std::set<std::string> given) : named(std::move(given)) {
   for (const std::string &path : paths) {
     std::string prefix;
     std::vector<std::string> before;
     for (const std::string &part : componentsOf(path)) {
-      if (isNumber(part)) {
+      if (isIndex(part)) {
         containers.insert(before.begin(), before.end());
         break;
       }

@@ -1,13 +1,12 @@
 // Maps module paths to layers.
 #pragma once
+#include "partitioner/strategy/Pattern.h"
+
 #include <set>
 #include <string>
 #include <vector>
 
 namespace cleave::partitioner {
-
-/// Whether a layer is a member of a list: "blocks.3".
-bool isListMember(const std::string &path);
 
 /// A layer is a member of a list ("model.layers.3"), or a module without a list below it ("head", "model.embed").
 /// Modules that contain lists are containers; their children are layers. If all paths are in one layer, that module is

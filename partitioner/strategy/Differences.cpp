@@ -91,12 +91,10 @@ void adaptToMesh(Difference &made, const Strategy &b) {
 
 // ---- recomputation -------------------------------------------------------------------------------------------------
 
-bool isMember(const std::string &path) { return path.find_first_of("0123456789") != std::string::npos; }
-
 Recomputation kindOf(const Strategy &s, const std::string &layer, bool lists) {
   Recomputation kind = Recomputation::None;
   for (const RecomputeRule &rule : s.recompute)
-    if (rule.pattern == RecomputeRule::everyLayer ? !lists || isMember(layer) : matches(rule.pattern, layer))
+    if (rule.pattern == RecomputeRule::everyLayer ? !lists || isListMember(layer) : matches(rule.pattern, layer))
       kind = rule.kind;
   return kind;
 }
@@ -115,11 +113,11 @@ template <class Rules> void setRule(Rules &rules, typename Rules::value_type rul
 
 void compareRecomputation(const Strategy &a, const Strategy &b, const ModelNames &model,
                           std::vector<Difference> &found) {
-  const bool lists = std::ranges::any_of(model.layers, isMember);
+  const bool lists = std::ranges::any_of(model.layers, isListMember);
   std::map<std::pair<Recomputation, Recomputation>, std::vector<std::string>> groups;
   int64_t counted = 0;
   for (const std::string &layer : model.layers) {
-    counted += !lists || isMember(layer);
+    counted += !lists || isListMember(layer);
     const Recomputation from = kindOf(a, layer, lists), to = kindOf(b, layer, lists);
     if (from != to)
       groups[{from, to}].push_back(layer);
@@ -161,21 +159,6 @@ Rule ruleOf(const Strategy &s, const std::string &tensor, const std::vector<cons
 
 std::string moduleOf(const std::string &tensor) { return tensor.substr(0, std::min(tensor.rfind('.'), tensor.size())); }
 
-std::string starred(const std::string &path) {
-  std::string pattern;
-  bool begins = true;
-  for (size_t at = 0; at < path.size();) {
-    const size_t end = std::min(path.find_first_not_of("0123456789", at), path.size());
-    if (begins && end > at && (end == path.size() || path[end] == '.')) {
-      pattern += "*", at = end, begins = false;
-      continue;
-    }
-    begins = path[at] == '.';
-    pattern += path[at++];
-  }
-  return pattern;
-}
-
 using OpTexts = std::map<std::string, std::string>;
 /// By pattern of the module path.
 std::map<std::string, OpTexts> opsOf(const Strategy &s) {
@@ -200,7 +183,7 @@ void compareShardings(const Strategy &a, const Strategy &b, const ModelNames &mo
     const Rule from = ruleOf(a, tensor, meshes), to = ruleOf(b, tensor, meshes);
     if (from.dims == to.dims || (from.origin == "default" && to.origin == "default"))
       continue;
-    ModuleChange &change = modules[starred(moduleOf(tensor))];
+    ModuleChange &change = modules[layerPattern(moduleOf(tensor))];
     const std::string leaf = tensor.substr(std::min(tensor.size(), moduleOf(tensor).size() + 1));
     change.tensors.push_back(tensor);
     change.from.insert(fmt::format("{} {}", leaf, dimsText(from.dims)));
@@ -250,11 +233,10 @@ void compareShardings(const Strategy &a, const Strategy &b, const ModelNames &mo
 
 std::vector<Decision> decisionsOf(const Strategy &strategy) {
   std::vector<Decision> all;
-  for (const char *word : decisionWords)
-    if (std::string(word) != "schedule" || strategy.scheduleOrigin != "search")
-      all.push_back({word, "", valueOf(strategy, word), strategy.originOf(word)});
-    else
-      all.push_back({word, "", valueOf(strategy, word), "search"});
+  for (const std::string word : decisionWords) {
+    const bool searched = word == "schedule" && strategy.scheduleOrigin == "search";
+    all.push_back({word, "", valueOf(strategy, word), searched ? "search" : strategy.originOf(word)});
+  }
   for (const RecomputeRule &rule : strategy.recompute)
     if (rule.pattern != RecomputeRule::everyLayer)
       all.push_back({"recompute", rule.pattern, text(rule.kind), rule.origin});

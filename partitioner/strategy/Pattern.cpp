@@ -1,7 +1,7 @@
-// Matches paths with patterns.
+// Matches paths with patterns, and makes patterns of paths.
 #include "partitioner/strategy/Pattern.h"
 
-#include <string_view>
+#include <algorithm>
 
 namespace cleave::partitioner {
 
@@ -35,6 +35,23 @@ bool matches(const std::string &pattern, const std::string &name) {
     patterns.remove_prefix(p + 1);
     names.remove_prefix(n + 1);
   }
+}
+
+bool isIndex(std::string_view part) {
+  return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool isListMember(const std::string &path) { return isIndex(std::string_view(path).substr(path.rfind('.') + 1)); }
+
+std::string layerPattern(const std::string &path) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    pattern += (begin ? "." : "") + (isIndex(part) ? "*" : part);
+    begin = end + 1;
+  }
+  return pattern;
 }
 
 } // namespace cleave::partitioner

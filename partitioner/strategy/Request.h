@@ -20,8 +20,8 @@ struct Request {
   std::optional<std::string> sequence;
   std::optional<int64_t> zero, scatterGather;
   Origins origins; ///< of what is given, as in Strategy
-  std::string
-      kind; ///< of the meshes to choose from: "data", "model", "pipeline": only that axis; "hybrid": several; else any
+  /// Of the meshes to choose from: "data", "model", "pipeline": only that axis; "hybrid": several; else any.
+  std::string kind;
   std::vector<Mark> marks; ///< as in Strategy
 
   /// Reads a strategy file. Throws userError that names file, line, rule and value.

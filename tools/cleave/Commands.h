@@ -1,5 +1,6 @@
 // The commands of `cleave`. Each takes its arguments (argv[0] is the command) and returns the exit status.
 #pragma once
+#include "partitioner/strategy/Pattern.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/plan/summary/PlanSummary.h"
 
@@ -46,8 +47,7 @@ inline double inMs(double seconds) { return seconds * 1e3; }
 std::string mebibytes(double bytes);
 /// "blocks.0-3, norm" for ["blocks.0", ..., "blocks.3", "norm"].
 std::string layerRanges(const std::vector<std::string> &layers);
-/// "blocks.*.attention" for "blocks.12.attention".
-std::string layerPattern(const std::string &path);
+using partitioner::layerPattern;
 /// "0-3, 6" for [0, 1, 2, 3, 6].
 std::string numberRanges(const std::vector<uint32_t> &numbers);
 

@@ -3,7 +3,6 @@
 
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/strategy/Differences.h"
-#include "partitioner/strategy/Request.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/checkpoint/TrainingJson.h"
@@ -25,7 +24,7 @@ using Options = std::vector<std::string>;
 namespace {
 
 Strategy strategyOf(const PlanFile &file) {
-  return Request::parse(text(file.plan().strategy()), "the strategy of " + file.name()).decided();
+  return Strategy::parse(text(file.plan().strategy()), "the strategy of " + file.name());
 }
 
 ModelNames namesOf(const plan::Plan &plan) {
@@ -51,7 +50,7 @@ plan::TrainingT trainingIn(const plan::Plan &plan) {
 void compare(std::vector<DecisionChange> &found, const std::string &decision, const std::string &from,
              const std::string &to, Options options) {
   if (from != to)
-    found.push_back({decision, "", from, to, std::move(options), {}, {}, {}});
+    found.push_back({decision, "", from, to, std::move(options), {}, {}, {}, {}});
 }
 
 void compareTraining(const plan::Plan &a, const plan::Plan &b, std::vector<DecisionChange> &found) {
@@ -99,21 +98,20 @@ void compareModelOptions(const plan::Plan &a, const plan::Plan &b, std::vector<D
   }
 }
 
-void compareClusters(const plan::Plan &a, const plan::Plan &b, const Replanner *planner,
-                     std::vector<DecisionChange> &found) {
+void compareClusters(const plan::Plan &a, const plan::Plan &b, std::vector<DecisionChange> &found) {
   const std::string from = text(a.cluster()), to = text(b.cluster());
   if (from == to)
     return;
   const auto name = [](const std::string &toml) {
     return toml.empty() ? std::string("none") : Cluster::parse(toml, "the cluster of the plan").name;
   };
-  DecisionChange &made = found.emplace_back(DecisionChange{"cluster", "", name(from), name(to), {}, {}, {}, {}});
+  DecisionChange &made = found.emplace_back(DecisionChange{"cluster", "", name(from), name(to), {}, {}, {}, {}, {}});
   if (made.from == made.to)
     made.to += ", other constants";
   if (to.empty())
     made.why = "the plan is for no cluster";
-  else if (planner)
-    made.options = Options{"--cluster", planner->file("cluster.toml", to)};
+  else
+    made.files = {{"--cluster", to}};
 }
 
 } // namespace
@@ -131,17 +129,15 @@ PlanCosts costsOf(const PlanSummary &summary) {
   return costs;
 }
 
-std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b, const Replanner *planner) {
+std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b) {
   const plan::Plan &first = a.plan(), &second = b.plan();
   std::vector<DecisionChange> found;
   const Strategy before = strategyOf(a), after = strategyOf(b);
-  const std::string same = planner ? planner->file("strategy.toml", before.toToml()) : "";
-  size_t count = 0;
   for (Difference &one : differences(before, after, namesOf(first))) {
     DecisionChange &made = found.emplace_back(DecisionChange{
-        one.decision, one.path, one.from, one.to, {}, std::move(one.brings), std::move(one.problem), {}});
-    if (one.alone && planner)
-      made.options = Options{"--strategy", planner->file(fmt::format("strategy{}.toml", ++count), one.alone->toToml())};
+        one.decision, one.path, one.from, one.to, {}, {}, std::move(one.brings), std::move(one.problem), {}});
+    if (one.alone)
+      made.files = {{"--strategy", one.alone->toToml()}};
   }
   const size_t split = found.size();
   compareTraining(first, second, found);
@@ -154,10 +150,10 @@ std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b
   compare(found, "batch of evaluation", number(evalBatchOf(first)), number(evalBatchOf(second)),
           {"--eval-batch", number(evalBatchOf(second))});
   compareModelOptions(first, second, found);
-  compareClusters(first, second, planner, found);
+  compareClusters(first, second, found);
   for (size_t i = split; i < found.size(); ++i) // the rest of the request has the first plan's split
-    if (found[i].options)
-      found[i].options->insert(found[i].options->end(), {"--strategy", same});
+    if (found[i].why.empty())
+      found[i].files.emplace_back("--strategy", before.toToml());
   return found;
 }
 
@@ -165,10 +161,13 @@ void addEffects(std::vector<DecisionChange> &changes, const PlanFile &a, const R
   const bool kept =
       std::ranges::none_of(changes, [](const DecisionChange &one) { return one.decision.starts_with("option --"); });
   for (DecisionChange &change : changes) {
-    if (!change.options)
+    if (!change.why.empty())
       continue;
+    Options options = change.options;
+    for (const auto &[option, content] : change.files)
+      options.insert(options.end(), {option, planner.file(option.substr(2) + ".toml", content)});
     try {
-      const auto made = planner.plan(*change.options);
+      const auto made = planner.plan(options);
       const bool ofModel = change.decision.starts_with("option --");
       if (kept && !ofModel && !modelChanges(a.plan(), made->plan(), false).empty())
         change.why = "the program makes another model than this plan's now";

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave::tool {
@@ -21,15 +22,18 @@ PlanCosts costsOf(const PlanSummary &summary);
 struct DecisionChange {
   std::string decision, path; ///< path: of layers or a module; empty: the whole step
   std::string from, to;
-  std::optional<std::vector<std::string>> options; ///< of PROGRAM plan --like: the first plan with this decision alone
-  std::vector<std::string> brings;                 ///< decisions that have to change with it
-  std::string why;                                 ///< it cannot be had alone
+  /// Of PROGRAM plan --like: the first plan with this decision alone. `files`: options whose values are files, with
+  /// their text.
+  std::vector<std::string> options;
+  std::vector<std::pair<std::string, std::string>> files;
+  std::vector<std::string> brings; ///< decisions that have to change with it
+  std::string why;                 ///< it cannot be had alone
   std::optional<PlanCosts> alone;
 };
 
 /// Compares the plans' strategies and requests: the split, precision, layout, batch, optimizer, options of the model
-/// and cluster. `files`: makes files of PROGRAM plan's options; null: `options` are left out.
-std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b, const Replanner *planner);
+/// and cluster. Without effects.
+std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b);
 
 /// Sets what each decision alone makes of the first plan, or why it cannot be had alone. Plans anew, one after another.
 void addEffects(std::vector<DecisionChange> &changes, const PlanFile &a, const Replanner &planner);

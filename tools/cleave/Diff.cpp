@@ -266,7 +266,7 @@ PlanDiff planDiff(const std::string &first, const std::string &second, const std
   found.facts = compareReports(found.a, found.b);
   if (found.a.model != found.b.model)
     return found;
-  found.decisions = decisionChanges(*a, *b, nullptr);
+  found.decisions = decisionChanges(*a, *b);
   found.model = modelChanges(a->plan(), b->plan(), found.decisions.empty());
   std::erase_if(found.facts, [&](const Change &fact) {
     return fact.what == "stages" || std::ranges::find(found.decisions, fact.what, nameOf) != found.decisions.end();
@@ -275,7 +275,6 @@ PlanDiff planDiff(const std::string &first, const std::string &second, const std
     return found;
   try {
     const Replanner planner(first, *a, program);
-    found.decisions = decisionChanges(*a, *b, &planner);
     addEffects(found.decisions, *a, planner);
   } catch (const Error &error) {
     if (error.status != Status::User || !program.empty())

@@ -52,18 +52,6 @@ std::string layerRanges(const std::vector<std::string> &layers) {
   return out;
 }
 
-std::string layerPattern(const std::string &path) {
-  std::string out;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string part = path.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    out += (begin ? "." : "") + (number ? "*" : part);
-    begin = end + 1;
-  }
-  return out;
-}
-
 std::string numberRanges(const std::vector<uint32_t> &numbers) {
   std::string out;
   for (size_t i = 0; i < numbers.size();) {

@@ -1,6 +1,5 @@
 // cleave show: prints a plan as a page, as JSON, as a list of its steps, as its strategy, or as a graph.
 #include "partitioner/strategy/Differences.h"
-#include "partitioner/strategy/Request.h"
 #include "runtime/options/CommandLine.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
@@ -14,7 +13,7 @@ namespace cleave::tool {
 static std::vector<partitioner::Decision> decisionsIn(const std::string &file, const plan::Plan &plan) {
   const std::string strategy = text(plan.strategy());
   return strategy.empty() ? std::vector<partitioner::Decision>()
-                          : decisionsOf(partitioner::Request::parse(strategy, "the strategy of " + file).decided());
+                          : decisionsOf(partitioner::Strategy::parse(strategy, "the strategy of " + file));
 }
 
 /// Lists the decisions by who made them; those for single layers and tensors on lines of their own.

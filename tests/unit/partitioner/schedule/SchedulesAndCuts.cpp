@@ -2,11 +2,13 @@
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/stages/Layers.h"
+#include "partitioner/strategy/Differences.h"
 #include "partitioner/strategy/Request.h"
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -343,6 +345,17 @@ marks = [{ path = "fc", axes = ["", "tp"], at = "m.cpp:7:3" }]
                                    {"marks = [3]", "marks must be an array"},
                                    {"[recompute]\na = { kind = \"full\" }", "with kind and origin"}})
     CHECK_THROWS_WITH(Request::parse(text, "f.toml"), Catch::Contains(word));
+}
+
+TEST_CASE("recomputation of every layer is one decision, also of layers with digits in their names") {
+  const auto strategy = [](const char *kind) {
+    return Strategy::parse(fmt::format("mesh = {{ dp = 2 }}\n[recompute]\n\"*\" = \"{}\"\n", kind), "test");
+  };
+  const std::vector<Difference> found = differences(strategy("none"), strategy("full"), {{"embed", "fc1", "fc2"}, {}});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].decision == "recompute");
+  CHECK(found[0].path.empty());
+  CHECK(found[0].alone->toToml() == strategy("full").toToml());
 }
 
 TEST_CASE("a request asked again: what was found is open, and what a change makes meaningless goes") {
