@@ -94,8 +94,8 @@ class Simulate(Case):
         busiest = max(simulated["ranks"], key=lambda rank: rank["busy_ms"])
         self.assertEqual([shown[key] for key in ("compute_ms", "communication_ms", "hidden_ms", "idle_ms")],
                          [busiest[key] for key in ("busy_ms", "communication_ms", "hidden_ms", "idle_ms")])
-        last = self.ok("cleave", "show", self.plan).splitlines()[-1]
-        self.assertRegex(last, r"^predicted \S+ ms a step: compute \S+, communication \S+ \(\S+ hidden\), bubble \S+ \(\d+%\)$")
+        self.assertRegex(self.ok("cleave", "show", self.plan),
+                         r"(?m)^predicted \S+ ms a step: compute \S+, communication \S+ \(\S+ hidden\), bubble \S+ \(\d+%\)$")
         without = self.path("without.plan")
         self.ok("mlp", "plan", *self.split[:-1], without)
         self.assertIsNone(json.loads(self.ok("cleave", "show", "--json", without))["predicted"])
