@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <set>
 #include <tuple>
 
@@ -45,27 +47,6 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
     return std::tie(a.first, a.last, a.interval) < std::tie(b.first, b.last, b.interval);
   });
   return pieces;
-}
-
-/// Calls visit(piece, alive) for each piece in time order, with the pieces live at its start.
-template <class Visit> void sweep(const std::vector<Piece> &pieces, Visit visit) {
-  std::multimap<int64_t, uint32_t> ends; // last -> position in `alive`
-  std::vector<uint32_t> alive;           // intervals
-  std::vector<std::multimap<int64_t, uint32_t>::iterator> where;
-  for (const Piece &piece : pieces) {
-    while (!ends.empty() && ends.begin()->first < piece.first) {
-      uint32_t at = ends.begin()->second;
-      ends.erase(ends.begin());
-      if (at + 1 != alive.size()) {
-        alive[at] = alive.back(), where[at] = where.back();
-        where[at]->second = at;
-      }
-      alive.pop_back(), where.pop_back();
-    }
-    visit(piece, alive);
-    where.push_back(ends.emplace(piece.last, static_cast<uint32_t>(alive.size())));
-    alive.push_back(piece.interval);
-  }
 }
 
 class Placer {
@@ -108,19 +89,27 @@ private:
   void findConflicts() {
     words = (intervals.size() + 63) / 64;
     conflicts.assign(intervals.size() * words, 0);
-    const auto set = [&](uint32_t a, uint32_t b) { conflicts[a * words + b / 64] |= uint64_t(1) << b % 64; };
-    sweep(pieces, [&](const Piece &piece, const std::vector<uint32_t> &alive) {
-      for (uint32_t other : alive)
-        if (other != piece.interval) {
-          set(piece.interval, other);
-          set(other, piece.interval);
-        }
-    });
+    std::vector<uint64_t> alive(words);
+    using End = std::pair<int64_t, uint32_t>; // last time, interval
+    std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+    for (const Piece &piece : pieces) { // row of each piece: what is live at its start
+      for (; !ends.empty() && ends.top().first < piece.first; ends.pop())
+        alive[ends.top().second / 64] &= ~bitOf(ends.top().second);
+      for (size_t word = 0; word < words; ++word)
+        conflicts[piece.interval * words + word] |= alive[word];
+      alive[piece.interval / 64] |= bitOf(piece.interval);
+      ends.emplace(piece.last, piece.interval);
+    }
+    for (uint32_t i = 0; i < intervals.size(); ++i) // the other direction
+      for (size_t word = 0; word < words; ++word)
+        for (uint64_t left = conflicts[i * words + word]; left; left &= left - 1)
+          conflicts[(word * 64 + static_cast<size_t>(std::countr_zero(left))) * words + i / 64] |= bitOf(i);
     workOfPass = intervals.size();
     for (uint64_t word : conflicts)
       workOfPass += static_cast<uint64_t>(std::popcount(word));
   }
-  bool conflict(uint32_t a, uint32_t b) const { return conflicts[a * words + b / 64] >> b % 64 & 1; }
+  static uint64_t bitOf(uint32_t i) { return uint64_t(1) << i % 64; }
+  bool conflict(uint32_t a, uint32_t b) const { return (conflicts[a * words + b / 64] & bitOf(b)) != 0; }
 
   /// The lowest offset (or the tightest gap) at which `i` fits among the placed intervals that it conflicts with.
   /// `placed`: by offset.
@@ -141,7 +130,8 @@ private:
     return foundGap == UINT64_MAX ? end : found;
   }
 
-  /// Places in this order and keeps the result if it is the best so far. Returns the bytes needed.
+  /// Places in this order and keeps the result if it is the best so far. Returns the bytes needed; if they are more
+  /// than the best's, only as many as were found by then.
   uint64_t pass(const std::vector<uint32_t> &order, bool bestFit) {
     std::vector<int64_t> offsets(intervals.size(), unplaced);
     std::vector<uint32_t> placed; // those with a size, by offset
@@ -157,10 +147,13 @@ private:
     for (uint32_t i = 0; i < intervals.size(); ++i)
       if (intervals[i].fixedOffset >= 0)
         put(i, intervals[i].fixedOffset);
-    for (uint32_t i : order)
+    work += workOfPass;
+    for (uint32_t i : order) {
+      if (!best.offsets.empty() && bytes > best.bytes)
+        return bytes;
       if (offsets[i] == unplaced)
         put(i, static_cast<int64_t>(findOffset(i, offsets, placed, bestFit)));
-    work += workOfPass;
+    }
     if (best.offsets.empty() || bytes < best.bytes) {
       best.bytes = bytes;
       best.offsets.assign(offsets.begin(), offsets.end());
