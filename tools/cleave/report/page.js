@@ -393,7 +393,9 @@ function onKey(event) {
 }
 
 function listen() {
-  let dragged = null;
+  const fingers = new Map(); // pointers that are down: where they are, and the tick that each holds
+  const across = event => event.clientX - canvas.getBoundingClientRect().left;
+  const hold = () => fingers.forEach(one => { one.tick = tickAt(one.x, canvas.clientWidth); });
   canvas.addEventListener("wheel", event => {
     const before = [view.from, view.to], box = canvas.getBoundingClientRect();
     if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(Math.sign(event.deltaX || event.deltaY) * 0.1);
@@ -401,15 +403,20 @@ function listen() {
     if (before[0] !== view.from || before[1] !== view.to) event.preventDefault(); // otherwise the page scrolls
   }, {passive: false});
   canvas.addEventListener("pointerdown", event => {
-    dragged = {x: event.clientX, from: view.from, to: view.to};
+    fingers.set(event.pointerId, {x: across(event)});
+    hold();
     try { canvas.setPointerCapture(event.pointerId); } catch { /* a made event has no pointer */ }
   });
-  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { dragged = null; });
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, event => { fingers.delete(event.pointerId); hold(); });
   canvas.addEventListener("pointermove", event => {
-    const box = canvas.getBoundingClientRect();
-    if (dragged) {
-      const ticks = (dragged.x - event.clientX) / (canvas.clientWidth - layout.left) * (dragged.to - dragged.from);
-      move(dragged.from + ticks, dragged.to + ticks);
+    const box = canvas.getBoundingClientRect(), finger = fingers.get(event.pointerId);
+    if (finger) {
+      finger.x = across(event);
+      const [a, b] = fingers.values(), width = canvas.clientWidth;
+      let each = (view.to - view.from) / (width - layout.left); // ticks of a pixel
+      if (b && (b.tick - a.tick) * (b.x - a.x) > 0) each = (b.tick - a.tick) / (b.x - a.x);
+      const from = a.tick - (a.x - layout.left) * each;
+      move(from, from + (width - layout.left) * each);
     }
     const found = eventAt(event.clientX - box.left, event.clientY - box.top);
     if (found) showTip(found.event, found.owner, event.clientX, event.clientY); else tip.hidden = true;
@@ -438,7 +445,7 @@ function timelineSection() {
         Object.assign(shown, {first: Number(event.target.value), row: 0, event: -1});
         draw();
       }}, ...pages) : null,
-      el("span", {class: "dim help"}, "wheel or ", el("kbd", {}, "+"), " ", el("kbd", {}, "\u2212"), " zoom, drag or ", el("kbd", {}, "\u2190"), " ",
+      el("span", {class: "dim help"}, "wheel, two fingers or ", el("kbd", {}, "+"), " ", el("kbd", {}, "\u2212"), " zoom, drag or ", el("kbd", {}, "\u2190"), " ",
         el("kbd", {}, "\u2192"), " move, ", el("kbd", {}, "\u2191"), " ", el("kbd", {}, "\u2193"), " ", el("kbd", {}, ","), " ", el("kbd", {}, "."),
         " choose an event, ", el("kbd", {}, "Home"), " all")),
     el("div", {}, canvas), el("div", {id: "said", class: "visually", "aria-live": "polite"}));
@@ -600,7 +607,7 @@ function listSections() {
 function selfTest() {
   const out = {}, width = canvas.clientWidth, box = canvas.getBoundingClientRect(), row = layout.rows.find(one => one.stream && one.stream.events.length);
   const length = () => view.to - view.from, press = name => canvas.dispatchEvent(new KeyboardEvent("keydown", {key: name, cancelable: true}));
-  const point = (name, x, y) => canvas.dispatchEvent(new PointerEvent(name, {clientX: box.left + x, clientY: box.top + y, pointerId: 1}));
+  const point = (name, x, y, pointerId = 1) => canvas.dispatchEvent(new PointerEvent(name, {clientX: box.left + x, clientY: box.top + y, pointerId}));
   const whole = length();
   canvas.dispatchEvent(new WheelEvent("wheel", {deltaY: -120, clientX: box.left + width / 2, clientY: box.top + 40, cancelable: true}));
   out.wheel = length() < whole;
@@ -615,6 +622,12 @@ function selfTest() {
   point("pointermove", width / 2 + 30, 40);
   point("pointerup", width / 2 + 30, 40);
   out.drag = view.from < moved;
+  const panned = length();
+  point("pointerdown", width / 2, 40);
+  point("pointerdown", width / 2 + 20, 40, 2);
+  point("pointermove", width / 2 + 40, 40, 2);
+  for (const finger of [2, 1]) point("pointerup", width / 2, 40, finger);
+  out.pinch = Math.abs(length() - panned / 2) < panned / 100;
   press("Home");
   out.home = view.from === 0 && length() === whole;
   const event = row.stream.events.reduce((longest, one) => one.end - one.begin > longest.end - longest.begin ? one : longest);
