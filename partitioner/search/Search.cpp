@@ -186,16 +186,20 @@ private:
   void prepare(const Entry &next) {
     constexpr size_t ahead = 4;
     std::vector<Wanted> wanted;
+    size_t splits = 0; // that were not asked for before; one measurement serves all sites
     const auto add = [&](const Entry &entry) {
-      for (Wanted &one : wantedBy(entry))
+      for (Wanted &one : wantedBy(entry)) {
+        const auto at = asked.lower_bound({one.first, Site{}});
+        const bool knownSplit = at != asked.end() && at->first == one.first;
         if (asked.insert(one).second)
-          wanted.push_back(std::move(one));
+          splits += !knownSplit, wanted.push_back(std::move(one));
+      }
     };
     add(next);
     if (wanted.empty())
       return;
     std::vector<Entry> seen;
-    while (wanted.size() < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
+    while (splits < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
       seen.push_back(queue.top());
       queue.pop();
       add(seen.back());
@@ -760,6 +764,31 @@ std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup 
   plan.begins = estimator.cut(schedule);
   plan.estimate = estimator.of(schedule, plan.begins);
   return plan;
+}
+
+std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain) {
+  constexpr size_t mostAlike = 2;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+  std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
+  std::vector<const Candidate *> chosen, others;
+  for (const Candidate &candidate : candidates) {
+    const PlanGroup &group = candidate.group;
+    const SplitChoice &split = group.split;
+    if (!estimates
+             .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
+             .second)
+      continue;
+    const bool differs = ++alike[{split.data, split.tensor, group.pipeline}] <= mostAlike;
+    (differs ? chosen : others).push_back(&candidate);
+  }
+  chosen.insert(chosen.end(), others.begin(), others.end());
+  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
+  if (usual != chosen.end() && usual - chosen.begin() >= static_cast<std::ptrdiff_t>(certain))
+    std::iter_swap(usual, chosen.begin() + static_cast<std::ptrdiff_t>(certain) - 1);
+  std::vector<Candidate> finalists;
+  for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
+    finalists.push_back(*chosen[i]);
+  return finalists;
 }
 
 } // namespace cleave::partitioner

@@ -92,6 +92,12 @@ struct SearchOutcome {
 
 SearchOutcome searchPlans(const SearchInput &input);
 
+/// The plans to compile: the fastest of `candidates`, which are sorted by time, at most `most`. At most two have the
+/// same mesh if there are others, so that an error of the estimate matters less. Of those that an option does not
+/// change (sequence parallelism of a model without sequences) only the first is taken. One of the first `certain` at
+/// least has the default shardings, which every model can follow.
+std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain);
+
 /// The estimate of one plan, in stages as even as possible, whether it fits or not; nothing if the model cannot be
 /// split so.
 std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group, const ScheduleChoice &schedule);

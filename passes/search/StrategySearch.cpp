@@ -21,6 +21,7 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -123,6 +124,9 @@ public:
 private:
   static constexpr unsigned mostWorkers = 4;
   static constexpr uint32_t compiledAtMost = 4; ///< plans of the whole model, if one of them fits
+  static constexpr size_t compiledTogether = 2; ///< of them at the same time
+  /// A plan at most this part above the bound ends the compilations, if estimates are as exact.
+  static constexpr double nearBound = 0.01;
 
   void prepare() {
     readModel();
@@ -599,21 +603,28 @@ private:
     auto record = std::make_shared<plan::SearchT>();
     record->compiled = compiledBefore;
     constexpr size_t mostThatLack = 8;
-    const std::vector<Candidate> finalists = finalistsOf(outcome, mostThatLack);
+    const std::vector<Candidate> finalists = partitioner::finalistsOf(outcome.candidates, mostThatLack, compiledAtMost);
     const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
-    for (size_t at = 0; at < finalists.size() && !enough(); at += cache->workers.size()) {
+    double error = 0; // of the estimates
+    const auto close = [&] {
+      return record->step > 0 && record->step <= (1 + nearBound) * outcome.lower && error <= nearBound;
+    };
+    for (size_t at = 0; at < finalists.size() && !enough() && !close(); at += compiledTogether) {
       if (record->step > 0 && (record->stopped_early = input.stops()))
         break;
       const std::span<const Candidate> some =
-          std::span(finalists).subspan(at, std::min(cache->workers.size(), finalists.size() - at));
+          std::span(finalists).subspan(at, std::min(compiledTogether, finalists.size() - at));
       const std::vector<Finalist> made = judged(some);
-      for (size_t i = 0; i < made.size() && !enough(); ++i) { // as if one after another
+      for (size_t i = 0; i < made.size() && !enough(); ++i) {
         ++record->compiled;
         if (made[i].step == 0) {
           problem = made[i].problem;
           if (!some[i].byOp)
             excluded.insert(rowOf(some[i].group, some[i].schedule));
-        } else if (record->step == 0 || made[i].step < record->step) {
+          continue;
+        }
+        error = std::max(error, std::abs(made[i].step / some[i].estimate.seconds - 1));
+        if (record->step == 0 || made[i].step < record->step) {
           best.strategy = made[i].strategy, best.plan = made[i].file;
           record->step = made[i].step, record->estimate = some[i].estimate.seconds;
         }
@@ -626,34 +637,6 @@ private:
     describe(outcome, *record);
     best.record = std::move(record);
     return best;
-  }
-
-  /// The fastest candidates. At most two have the same mesh if there are others, so that an error of the estimate
-  /// matters less. Of those that an option does not change (sequence parallelism of a model without sequences) only the
-  /// first is taken. One at least has the default shardings, which every model can follow.
-  static std::vector<Candidate> finalistsOf(const partitioner::SearchOutcome &outcome, size_t most) {
-    constexpr size_t mostAlike = 2;
-    std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
-    std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
-    std::vector<const Candidate *> chosen, others;
-    for (const Candidate &candidate : outcome.candidates) {
-      const PlanGroup &group = candidate.group;
-      const SplitChoice &split = group.split;
-      if (!estimates
-               .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
-               .second)
-        continue;
-      const bool differs = ++alike[{split.data, split.tensor, group.pipeline}] <= mostAlike;
-      (differs ? chosen : others).push_back(&candidate);
-    }
-    chosen.insert(chosen.end(), others.begin(), others.end());
-    const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
-    if (usual != chosen.end() && usual - chosen.begin() >= compiledAtMost)
-      std::iter_swap(usual, chosen.begin() + compiledAtMost - 1);
-    std::vector<Candidate> finalists;
-    for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
-      finalists.push_back(*chosen[i]);
-    return finalists;
   }
 
   void describe(const partitioner::SearchOutcome &outcome, plan::SearchT &record) const {
