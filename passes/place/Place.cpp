@@ -148,13 +148,14 @@ private:
       if (intervals[i].fixedOffset >= 0)
         put(i, intervals[i].fixedOffset);
     work += workOfPass;
+    const uint64_t most = best.offsets.empty() ? UINT64_MAX : best.bytes;
     for (uint32_t i : order) {
-      if (!best.offsets.empty() && bytes > best.bytes)
+      if (bytes > most)
         return bytes;
       if (offsets[i] == unplaced)
         put(i, static_cast<int64_t>(findOffset(i, offsets, placed, bestFit)));
     }
-    if (best.offsets.empty() || bytes < best.bytes) {
+    if (bytes < most) {
       best.bytes = bytes;
       best.offsets.assign(offsets.begin(), offsets.end());
       bestOrder = order, bestFits = bestFit;

@@ -397,9 +397,9 @@ function listen() {
   const across = event => event.clientX - canvas.getBoundingClientRect().left;
   const hold = () => fingers.forEach(one => { one.tick = tickAt(one.x, canvas.clientWidth); });
   canvas.addEventListener("wheel", event => {
-    const before = [view.from, view.to], box = canvas.getBoundingClientRect();
+    const before = [view.from, view.to];
     if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(Math.sign(event.deltaX || event.deltaY) * 0.1);
-    else zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 240), tickAt(Math.max(event.clientX - box.left, layout.left), canvas.clientWidth));
+    else zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 240), tickAt(Math.max(across(event), layout.left), canvas.clientWidth));
     if (before[0] !== view.from || before[1] !== view.to) event.preventDefault(); // otherwise the page scrolls
   }, {passive: false});
   canvas.addEventListener("pointerdown", event => {
@@ -409,16 +409,16 @@ function listen() {
   });
   for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, event => { fingers.delete(event.pointerId); hold(); });
   canvas.addEventListener("pointermove", event => {
-    const box = canvas.getBoundingClientRect(), finger = fingers.get(event.pointerId);
+    const x = across(event), finger = fingers.get(event.pointerId);
     if (finger) {
-      finger.x = across(event);
+      finger.x = x;
       const [a, b] = fingers.values(), width = canvas.clientWidth;
       let each = (view.to - view.from) / (width - layout.left); // ticks of a pixel
       if (b && (b.tick - a.tick) * (b.x - a.x) > 0) each = (b.tick - a.tick) / (b.x - a.x);
       const from = a.tick - (a.x - layout.left) * each;
       move(from, from + (width - layout.left) * each);
     }
-    const found = eventAt(event.clientX - box.left, event.clientY - box.top);
+    const found = eventAt(x, event.clientY - canvas.getBoundingClientRect().top);
     if (found) showTip(found.event, found.owner, event.clientX, event.clientY); else tip.hidden = true;
   });
   for (const name of ["pointerleave", "blur"]) canvas.addEventListener(name, () => { tip.hidden = true; });
