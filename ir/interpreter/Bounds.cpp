@@ -61,6 +61,13 @@ Bounds Bounds::ofDouble(const Run &run, int samples) {
   return bounds;
 }
 
+std::vector<Slots> Bounds::noisyInDouble(const Run &run) {
+  Rounding noise = noiseOfDouble();
+  noise.state = noise.sample = mixed(211) | 1;
+  RoundingScope scope(noise);
+  return run();
+}
+
 void Bounds::widenOfDouble(const Run &run) { widen(run, 20, noiseOfDouble(), 77); }
 
 Bounds Bounds::inTypes(const Types &types) const {

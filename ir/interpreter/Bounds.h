@@ -23,6 +23,9 @@ struct Bounds {
   /// Widens the changes by more samples of such noise.
   void widenOfDouble(const Run &run);
 
+  /// The results of a run with such noise. Every op is wrong by other bits, also of two ops that compute the same.
+  static std::vector<Slots> noisyInDouble(const Run &run);
+
   /// What follows is for results in the types of the graph. `coarse`: how many units of the last bit an op may be
   /// wrong, as multiples of those of its type (2^13 for products in TF32).
   struct Types {

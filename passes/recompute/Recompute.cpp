@@ -68,10 +68,8 @@ public:
         backward.push_back(&op);
     for (Operation *op : backward)
       for (OpOperand &operand : op->getOpOperands())
-        if (Operation *def = operand.get().getDefiningOp(); def && isRecomputed(operand.get())) {
-          const unsigned number = cast<OpResult>(operand.get()).getResultNumber();
-          operand.set(copyOf(def, op)->getResult(number));
-        }
+        if (readsCopy(op, operand.get()))
+          operand.set(copyOf(operand.get(), op));
   }
 
 private:
@@ -142,22 +140,32 @@ private:
     });
   }
 
-  /// The copy of `op`, created in front of `before` if there is none yet. Backward ops are visited in order, so that a
+  /// Whether `user`, a backward op or one that is copied, reads a copy of the value. The gradient of a maximum or
+  /// minimum compares its result with its operand, and divides by the number of elements that are equal. So where the
+  /// operand is a copy, the result is one, too: a copy that is split otherwise may differ in its last bits.
+  bool readsCopy(Operation *user, Value value) const {
+    if (isRecomputed(value))
+      return true;
+    auto reduce = value.getDefiningOp<ir::ReduceOp>();
+    return reduce && !isBackward(reduce) && reduce.getKind() != ir::ReduceKind::Sum &&
+           layerOf.at(user) == layerOf.at(reduce) && isRecomputed(reduce.getInput());
+  }
+
+  /// The copy of a value, made in front of `before` if there is none yet. Backward ops are visited in order, so that a
   /// copy precedes all ops that read it.
-  Operation *copyOf(Operation *op, Operation *before) {
+  Value copyOf(Value value, Operation *before) {
+    Operation *op = value.getDefiningOp();
+    const unsigned number = cast<OpResult>(value).getResultNumber();
     if (Operation *known = copies.lookup(op))
-      return known;
+      return known->getResult(number);
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
-      operands.push_back(
-          isRecomputed(operand)
-              ? copyOf(operand.getDefiningOp(), before)->getResult(cast<OpResult>(operand).getResultNumber())
-              : operand);
+      operands.push_back(readsCopy(op, operand) ? copyOf(operand, before) : operand);
     OpBuilder builder(before);
     Operation *copy = builder.clone(*op);
     copy->setOperands(operands);
     copy->setAttr(ir::attr::phase, builder.getStringAttr("backward"));
-    return copies[op] = copy;
+    return (copies[op] = copy)->getResult(number);
   }
 };
 

@@ -143,6 +143,25 @@ void evaluate(const Recipe &recipe, const partitioner::LocalPrograms &applied, c
         found.try_emplace(groupKey(firstBatch, key.name), tensor);
 }
 
+/// Runs the undivided graph that computes forward values again, with noise: a copy of an op then differs from the op in
+/// its last bits, as if it were split otherwise. Returns the first difference and its step, or empty.
+std::string compareRecomputed(const Whole &recomputed, const Whole &whole, ir::Bounds &reference) {
+  const Steps found = ir::Bounds::noisyInDouble([&] { return recomputed.run(); });
+  const auto compare = [&] {
+    for (size_t s = 0; s < found.size(); ++s)
+      if (const std::string text = compareWhole(reference.exact[s], reference.spread[s], found[s], false);
+          !text.empty())
+        return fmt::format("after step {}: {}", s + 1, text);
+    return std::string();
+  };
+  std::string text = compare();
+  if (!text.empty()) { // try again with more samples of noise
+    reference.widenOfDouble([&] { return whole.run(); });
+    text = compare();
+  }
+  return text;
+}
+
 /// Runs both training steps in double with one thread per rank, then an evaluation and a prediction. Returns the first
 /// difference and its step, or empty.
 std::string runDistributed(const Recipe &recipe, const partitioner::LocalPrograms &applied,
@@ -523,6 +542,14 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
       inDouble.largest < 0x1p30)
     if (const std::string text = compareWithDifferences(recipe, plain, whole, inDouble); !text.empty())
       return failed("gradient of the interpreter differs from central differences", text);
+  if (!options.strategy.recompute.empty()) {
+    passes::CompileOptions again = undivided;
+    again.strategy.recompute = options.strategy.recompute;
+    Whole recomputed(recipe, passes::step(plain.clone(), again), predictionStep(recipe, config, undivided), data);
+    recomputed.setMixes(!applied->evalMixes.empty());
+    if (const std::string text = compareRecomputed(recomputed, whole, inDouble); !text.empty())
+      return failed("the graph with recomputation and noise differs from the graph", text);
+  }
   try {
     if (const std::string text = runDistributed(recipe, *applied, *prediction, whole, inDouble, exact); !text.empty())
       return failed("interpreted ranks differ from the graph" + lacking(text), text);
