@@ -2,9 +2,13 @@
 #include "partitioner/search/LayerCosts.h"
 
 #include "partitioner/cost/Constants.h"
+#include "partitioner/cost/StepCost.h"
+#include "partitioner/cost/Work.h"
+#include "partitioner/search/DataRanks.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "runtime/plan/Backend.h"
+#include "runtime/plan/Slices.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
@@ -25,10 +29,10 @@ namespace {
 class LayerMeasure {
 public:
   LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, size_t rankClass,
-               const LayerOf &layerOf)
+               const LayerOf &layerOf, double zeroShare)
       : plan(plan), timeline(simulation.timeline[rankClass]), ranks(simulation.ranks),
         own(simulation.ranks.classes[rankClass]), program(*plan.programs()->Get(own.program)),
-        kind(cluster.devices[own.kind]), layerOf(layerOf) {}
+        kind(cluster.devices[own.kind]), layerOf(layerOf), zeroShare(zeroShare) {}
 
   PlanCosts run() {
     findWeightGradients();
@@ -161,7 +165,7 @@ private:
       const plan::Segment &segment = segmentOf(span);
       const plan::Step &step = *segment.steps()->Get(span.step);
       const bool collective = step.op_type() == plan::StepOp::Collective;
-      const double seconds = span.end - span.begin;
+      const double less = savedBy(step, isPass(segment.kind())), seconds = span.end - span.begin - less;
       if (!isPass(segment.kind()))
         addEnds(segment.kind() == plan::SegmentKind::Begin, step, seconds);
       const bool counts = isPass(segment.kind()) && program.train()->Get(span.action)->microbatch() == measured;
@@ -171,7 +175,7 @@ private:
         continue;
       }
       if (counts)
-        addTime(segment, step, std::max(0.0, span.end - clock), collective ? 0 : seconds);
+        addTime(segment, step, std::max(0.0, span.end - clock - less), collective ? 0 : seconds);
       clock = std::max(clock, span.end);
     }
   }
@@ -218,6 +222,52 @@ private:
     return found->second;
   }
 
+  bool isSplitOverData(const plan::Slot &slot) const {
+    for (uint32_t d = 0; slot.sharding() && d < length(slot.sharding()->dims()); ++d)
+      for (uint32_t f = 0; f < length(slot.sharding()->dims()->Get(d)->factors()); ++f)
+        for (const uint8_t axis : *slot.sharding()->dims()->Get(d)->factors()->Get(f)->axes())
+          if (plan.mesh()->Get(axis)->name()->string_view() == axisName(AxisRole::Data))
+            return true;
+    return false;
+  }
+
+  /// Nothing but what ZeRO divides is stored in shares along axis dp, in the plans whose ranks are others.
+  bool isShare(const plan::Slot &slot) const {
+    return slot.space() == plan::Space::Persistent && isSplitOverData(slot);
+  }
+
+  double bytesOf(const plan::Slot &slot) const {
+    return static_cast<double>(arenaBytes(slot)) * (zeroShare < 1 && isShare(slot) ? zeroShare : 1);
+  }
+
+  /// Seconds that a step takes less than in the plan, because the shares of ZeRO are smaller.
+  double savedBy(const plan::Step &step, bool inPass) {
+    if (zeroShare == 1 || step.op_type() == plan::StepOp::Collective)
+      return 0;
+    const auto [found, fresh] = saved.try_emplace(&step, 0);
+    if (!fresh)
+      return found->second;
+    bool ofShares = !inPass; // where no slot has the rows of a microbatch
+    double all = 0, split = 0;
+    check::forEachAccess(
+        step, program,
+        [&](const check::Access &access) {
+          const plan::Slot &slot = *program.slots()->Get(access.slot);
+          ofShares |= isShare(slot);
+          all += static_cast<double>(slot.bytes());
+          split += isSplitOverData(slot) ? static_cast<double>(slot.bytes()) : 0;
+        },
+        &plan);
+    if (ofShares && split > 0) {
+      StepWork work = workOf(plan, program, step);
+      const CostDevice device(kind);
+      const double whole = stepCost(work, device).seconds();
+      work.bytes *= 1 - split / all * (1 - zeroShare);
+      found->second = whole - stepCost(work, device).seconds();
+    }
+    return found->second;
+  }
+
   const plan::Tensor *tensorOf(const plan::Slot &slot) const {
     return slot.tensor() < 0 ? nullptr : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
   }
@@ -227,7 +277,7 @@ private:
       const plan::Slot &slot = *program.slots()->Get(s);
       if (slot.space() != plan::Space::Persistent)
         continue;
-      const auto bytes = static_cast<double>(arenaBytes(slot));
+      const double bytes = bytesOf(slot);
       const plan::Tensor *tensor = tensorOf(slot);
       if (!tensor || tensor->kind() == plan::TensorKind::Scalar || tensor->kind() == plan::TensorKind::Metric) {
         use.others += bytes;
@@ -328,10 +378,12 @@ private:
   const plan::Program &program;
   const DeviceKind &kind;
   const LayerOf &layerOf;
+  const double zeroShare;
   PlanCosts use;
   std::map<uint32_t, size_t> groups; ///< PlanCosts::groups, by the rank's entry
   std::set<uint32_t> kept;           ///< slots
   std::set<const plan::Step *> weightSteps;
+  std::map<const plan::Step *, double> saved;
   std::map<uint32_t, std::string> writers;
   std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location
   std::string last;                            ///< layer
@@ -345,14 +397,22 @@ double secondsOf(const SumGroup &group, plan::CollectiveKind kind, double bytes)
 }
 
 SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
-                        const LayerOf &layerOf) {
-  const Simulation simulation = simulate(plan, cluster, {.timeline = true, .devices = devices});
+                        const LayerOf &layerOf, int64_t dataRanks) {
+  SimulateOptions options{.timeline = true, .devices = devices};
+  std::shared_ptr<const PlanFile> ranks;
+  double zeroShare = 1;
+  if (dataRanks > 0) {
+    ranks = withDataRanks(plan, static_cast<uint32_t>(dataRanks));
+    options.table = &ranks->plan();
+    zeroShare = static_cast<double>(sizeOfAxis(plan, AxisRole::Data)) / static_cast<double>(dataRanks);
+  }
+  const Simulation simulation = simulate(plan, cluster, options);
   SiteCosts all;
   std::set<size_t> kinds;
   for (size_t c = 0; c < simulation.ranks.classes.size(); ++c)
     if (const size_t kind = simulation.ranks.classes[c].kind; kinds.insert(kind).second) {
       const DeviceKind &device = cluster.devices[kind];
-      all.push_back({LayerMeasure(plan, cluster, simulation, c, layerOf).run(),
+      all.push_back({LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(),
                      device.memoryBytes() - static_cast<double>(reservedBytes(device))});
     }
   std::ranges::stable_sort(all, std::greater(), [](const KindCosts &one) {

@@ -66,8 +66,9 @@ using LayerOf = std::function<std::string(const std::string &path)>;
 
 /// Simulates `plan`, which has one stage, at least three microbatches and a joined backward pass, and has passed the
 /// checks of its structure. The second microbatch gives the times of layers: parameters are gathered before the first
-/// one, and gradients summed after the last. `devices`: see SimulateOptions. Throws as simulate() does.
+/// one, and gradients summed after the last. `devices`: see SimulateOptions. `dataRanks`: how many ranks there are
+/// along axis dp instead of those of the plan, each with as many rows; 0: those of the plan. Throws as simulate() does.
 SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
-                        const LayerOf &layerOf);
+                        const LayerOf &layerOf, int64_t dataRanks = 0);
 
 } // namespace cleave::partitioner

@@ -186,20 +186,17 @@ private:
   void prepare(const Entry &next) {
     constexpr size_t ahead = 4;
     std::vector<Wanted> wanted;
-    size_t splits = 0; // that were not asked for before; one measurement serves all sites
+    size_t trials = 0; // that were not asked for before
     const auto add = [&](const Entry &entry) {
-      for (Wanted &one : wantedBy(entry)) {
-        const auto at = asked.lower_bound({one.first, Site{}});
-        const bool knownSplit = at != asked.end() && at->first == one.first;
+      for (Wanted &one : wantedBy(entry))
         if (asked.insert(one).second)
-          splits += !knownSplit, wanted.push_back(std::move(one));
-      }
+          trials += askedTrials.insert(input.trialOf(one.first)).second, wanted.push_back(std::move(one));
     };
     add(next);
     if (wanted.empty())
       return;
     std::vector<Entry> seen;
-    while (splits < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
+    while (trials < ahead && seen.size() < 4 * ahead && !queue.empty() && queue.top().bound < best) {
       seen.push_back(queue.top());
       queue.pop();
       add(seen.back());
@@ -744,6 +741,7 @@ private:
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
   std::set<Wanted> asked;
+  std::set<SplitChoice> askedTrials;
   SearchOutcome outcome;
   int64_t manyRows = 1;        ///< of a rank, the most in any group
   double leastSent = INFINITY; ///< bytes of one sample, at the smallest boundary of two layers

@@ -57,6 +57,8 @@ struct SearchInput {
   std::function<bool(int64_t rows)> takesRows = [](int64_t) { return true; };
   /// The costs of the layers under a split at a site; null if the model cannot be split so.
   std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
+  /// What is compiled to measure a split; splits with the same one are measured at the cost of one.
+  std::function<SplitChoice(const SplitChoice &)> trialOf = [](const SplitChoice &split) { return split; };
   /// Rows that are known to be refused.
   std::function<bool(const PlanGroup &, const ScheduleChoice &)> excludes =
       [](const PlanGroup &, const ScheduleChoice &) { return false; };

@@ -3,6 +3,8 @@
 
 #include "partitioner/sharding/Assign.h"
 #include "partitioner/sharding/Pinned.h"
+#include "partitioner/solver/ReadProblem.h"
+#include "runtime/base/AtomicFile.h"
 
 #include <algorithm>
 #include <map>
@@ -186,6 +188,17 @@ private:
 
 SolvedLayouts solveLayouts(ShardingProblem &problem, const LayoutsToSolve &request) {
   return LayoutSolver(problem, request).run();
+}
+
+void writeProblem(const SolvedLayouts &layouts, const std::string &folder) {
+  makeFolders(folder, "--dump-problems");
+  const auto write = [&](const std::string &ending, const std::string &text) {
+    AtomicFile out(folder + "/" + layouts.problem.name + ending);
+    out.write(text.data(), text.size());
+    out.commit();
+  };
+  write(".json", problemText(layouts.problem));
+  write(".solution.json", solutionText(layouts.solution, 0));
 }
 
 } // namespace cleave::partitioner

@@ -41,4 +41,7 @@ struct SolvedLayouts {
 /// shardings.
 SolvedLayouts solveLayouts(ShardingProblem &problem, const LayoutsToSolve &request);
 
+/// Writes the problem, in the format of `cleave solve`, and its solution to `folder` (--dump-problems), which is made.
+void writeProblem(const SolvedLayouts &layouts, const std::string &folder);
+
 } // namespace cleave::partitioner

@@ -30,8 +30,9 @@ private:
 
 class Refinement {
 public:
-  Refinement(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices)
-      : plan(plan), topology(plan, cluster, devices) {
+  Refinement(const plan::Plan &programs, const plan::Plan &plan, const Cluster &cluster,
+             std::span<const uint32_t> devices)
+      : programs(programs), plan(plan), topology(plan, cluster, devices) {
     const uint32_t ranks = length(plan.ranks());
     members.resize(length(plan.groups()));
     for (uint32_t r = 0; r < ranks; ++r)
@@ -167,7 +168,7 @@ private:
     for (size_t n = 0; n < nodes.size(); ++n)
       if (nodeNumber[n] == distinctNodes.size())
         distinctNodes.push_back(nodes[n]);
-    addFlows(plan, topology, distinctNodes, made);
+    addFlows(programs, plan, topology, distinctNodes, made);
     return made;
   }
 
@@ -198,7 +199,7 @@ private:
     return meeting;
   }
 
-  const plan::Plan &plan;
+  const plan::Plan &programs, &plan; ///< plan: with ranks and groups
   Topology topology;
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> members; ///< per group: rank, entry of its table
   std::vector<GroupLinks> groupLinks;
@@ -211,8 +212,9 @@ private:
 
 } // namespace
 
-RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices) {
-  return Refinement(plan, cluster, devices).run();
+RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices,
+                          const plan::Plan *table) {
+  return Refinement(plan, table ? *table : plan, cluster, devices).run();
 }
 
 } // namespace cleave::partitioner

@@ -65,8 +65,10 @@ struct RankClasses {
   uint32_t links = 0;      ///< links that flows share
 };
 
-/// `plan` has passed the checks of its structure. `devices`: see Topology. Throws userError if the cluster has fewer
-/// devices than the plan ranks, or devices of another backend.
-RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {});
+/// `plan` has passed the checks of its structure. `devices`: see Topology. `table`: a plan with the ranks and groups
+/// that run the programs of `plan`; null: its own. Throws userError if the cluster has fewer devices than the plan
+/// ranks, or devices of another backend.
+RankClasses classifyRanks(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {},
+                          const plan::Plan *table = nullptr);
 
 } // namespace cleave::partitioner

@@ -50,8 +50,8 @@ std::vector<ProgramStreams> allStreams(const plan::Plan &plan) {
 class NodeLinks {
 public:
   NodeLinks(const plan::Plan &plan, Topology &topology, const RankClasses &ranks,
-            const std::vector<ProgramStreams> &streams)
-      : plan(plan), topology(topology), ranks(ranks), streams(streams), gpu(backendOf(plan) == Target::Kind::Cuda) {}
+            const std::vector<ProgramStreams> &streams, bool gpu)
+      : plan(plan), topology(topology), ranks(ranks), streams(streams), gpu(gpu) {}
 
   std::map<uint64_t, FlowShares> operator()(std::span<const uint32_t> node) {
     std::map<uint64_t, FlowShares> here;
@@ -107,14 +107,14 @@ private:
 
 class FlowWriter {
 public:
-  FlowWriter(const plan::Plan &plan, Topology &topology, RankClasses &ranks)
-      : plan(plan), topology(topology), ranks(ranks), gpu(backendOf(plan) == Target::Kind::Cuda),
-        streams(allStreams(plan)) {}
+  FlowWriter(const plan::Plan &programs, const plan::Plan &plan, Topology &topology, RankClasses &ranks)
+      : plan(plan), topology(topology), ranks(ranks), gpu(backendOf(programs) == Target::Kind::Cuda),
+        streams(allStreams(programs)) {}
 
   void write(const std::vector<std::vector<uint32_t>> &nodes) {
     addMeetings();
     addMessages();
-    NodeLinks linksOf(plan, topology, ranks, streams);
+    NodeLinks linksOf(plan, topology, ranks, streams, gpu);
     for (const std::vector<uint32_t> &node : nodes)
       for (auto &[link, uses] : linksOf(node))
         links.insert(std::move(uses));
@@ -194,15 +194,15 @@ private:
 
 } // namespace
 
-void addFlows(const plan::Plan &plan, Topology &topology, const std::vector<std::vector<uint32_t>> &nodes,
-              RankClasses &ranks) {
-  FlowWriter(plan, topology, ranks).write(nodes);
+void addFlows(const plan::Plan &programs, const plan::Plan &plan, Topology &topology,
+              const std::vector<std::vector<uint32_t>> &nodes, RankClasses &ranks) {
+  FlowWriter(programs, plan, topology, ranks).write(nodes);
 }
 
 std::map<uint64_t, FlowShares> linksOfNode(const plan::Plan &plan, Topology &topology, const RankClasses &ranks,
                                            std::span<const uint32_t> node) {
   const std::vector<ProgramStreams> streams = allStreams(plan);
-  return NodeLinks(plan, topology, ranks, streams)(node);
+  return NodeLinks(plan, topology, ranks, streams, backendOf(plan) == Target::Kind::Cuda)(node);
 }
 
 } // namespace cleave::partitioner

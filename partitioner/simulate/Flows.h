@@ -11,9 +11,10 @@
 namespace cleave::partitioner {
 
 /// Adds the flows and the links that they share to `ranks`, whose classes and meetings are known, except the flows of
-/// their peers. `nodes`: for each class of nodes the ranks of one of them.
-void addFlows(const plan::Plan &plan, Topology &topology, const std::vector<std::vector<uint32_t>> &nodes,
-              RankClasses &ranks);
+/// their peers. `programs` has the programs that the ranks of `plan` run. `nodes`: for each class of nodes the ranks of
+/// one of them.
+void addFlows(const plan::Plan &programs, const plan::Plan &plan, Topology &topology,
+              const std::vector<std::vector<uint32_t>> &nodes, RankClasses &ranks);
 
 /// Of one link: by flow, the share that the flow's transfers use as if each were alone (Flow::stretch not applied).
 using FlowShares = std::map<uint32_t, double>;

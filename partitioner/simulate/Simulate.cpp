@@ -83,7 +83,8 @@ class Simulator {
 public:
   Simulator(const plan::Plan &plan, const Cluster &cluster, const SimulateOptions &options)
       : options(options),
-        gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster, options.devices)},
+        gpu(backendOf(plan) == Target::Kind::Cuda), result{.ranks = classifyRanks(plan, cluster, options.devices,
+                                                                                  options.table)},
         traffic(result.ranks.flows, result.ranks.links, options.traffic ? &result.traffic : nullptr),
         walk(result.ranks.classes.size()) {
     gatherings.resize(result.ranks.meetings.size());

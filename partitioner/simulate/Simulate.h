@@ -53,6 +53,7 @@ struct SimulateOptions {
   bool traffic = false;
   /// The device of each rank, ascending; empty: rank r on device r.
   std::vector<uint32_t> devices = {};
+  const plan::Plan *table = nullptr; ///< see classifyRanks
 };
 
 /// `plan` has passed the checks of its structure (runtime/plan/check/Check.h). Throws userError if it does not fit the

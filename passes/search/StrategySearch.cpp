@@ -1,6 +1,7 @@
 // Measures splits of a reduced model, and compiles the finalists.
 #include "passes/search/StrategySearch.h"
 
+#include "ir/graph/Graph.h"
 #include "partitioner/annotate/AnnotateStep.h"
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
@@ -9,13 +10,11 @@
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
-#include "partitioner/solver/ReadProblem.h"
 #include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
 #include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/rewrite/Parallel.h"
-#include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -149,6 +148,7 @@ private:
     input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
     input.takesRows = [&](int64_t rows) { return reduced(rows) != nullptr; };
     input.measure = [&](const SplitChoice &split, Site site) { return measure(split, site); };
+    input.trialOf = [&](const SplitChoice &split) { return trialSplit(split); };
     if (cache->workers.size() > 1)
       input.prepare = [&](const auto &wanted) { measureTogether(wanted); };
     input.least = leastSeconds();
@@ -208,13 +208,17 @@ private:
     }
     names = partitioner::LayerNames({}, std::move(kept));
     input.request.mixesRows = mixesRows(rows);
+    // What marks or rules split over axis dp, or what an op does with the rows of all ranks, depends on its size.
+    alikeAlongData = !input.request.mixesRows && !marked && pinned.shard.empty() && pinned.ops.empty();
     input.request.layers = std::ranges::count(input.layers, true, &partitioner::SearchLayer::parameters);
   }
 
   /// Refuses pins that do not suit the model, and finds the stages that are decided: by a file, or by the code.
   void readPins(int64_t rows) {
     GraphModule whole = trace(rows, rows);
-    partitioner::checkRules(llvm::cast<mlir::func::FuncOp>(whole.function("forward")), pinned);
+    auto forward = llvm::cast<mlir::func::FuncOp>(whole.function("forward"));
+    partitioner::checkRules(forward, pinned);
+    marked = !forward.getOps<ir::ShardHintOp>().empty();
     input.begins = partitioner::pinnedBegins(whole.module(), pinned);
     input.request.stages = std::ssize(pinned.stages.empty() ? input.begins : std::vector<size_t>(pinned.stages.size()));
     input.request.oneStage = pinned.stages.empty();
@@ -245,28 +249,39 @@ private:
     return trial;
   }
 
+  /// The split whose trial plan has the costs of `split`: one of two ranks along axis dp tells those of more, where
+  /// every rank has as many rows, and the layers do the same whatever the axis' size.
+  SplitChoice trialSplit(const SplitChoice &split) {
+    constexpr int64_t few = 2; // ranks
+    SplitChoice trial = split;
+    if (split.data > few && split.rows % split.data == 0)
+      trial.data = few, trial.rows = few * split.rowsOfRank();
+    return alikeAlongData && reduced(trial.rows) ? trial : split;
+  }
+
   const SiteCosts *measure(const SplitChoice &split, Site site) {
     auto [found, fresh] = measured.try_emplace({split, site});
     if (!fresh)
       return found->second ? &*found->second : nullptr;
-    auto [trial, unknown] = cache->trials.try_emplace(split);
+    const SplitChoice compiled = trialSplit(split);
+    auto [trial, unknown] = cache->trials.try_emplace(compiled);
     if (unknown)
-      trial->second = trialOf(split, reduced(split.rows));
+      trial->second = trialOf(compiled, reduced(compiled.rows));
     if (trial->second)
-      found->second = costsAt(site, *trial->second);
-    if (sites.oneSite() && !options.searchCache)
-      cache->trials.erase(trial); // no other site and no other search needs it
+      found->second = costsAt(site, *trial->second, split == compiled ? 0 : split.data);
+    if (sites.oneSite() && !options.searchCache && !alikeAlongData)
+      cache->trials.erase(trial); // no other site, split or search needs it
     return found->second ? &*found->second : nullptr;
   }
 
-  /// The costs of the layers in a trial plan whose ranks lie at a site.
-  SiteCosts costsAt(Site site, const PlanFile &trial) const {
+  /// The costs of the layers in a trial plan whose ranks lie at a site. `dataRanks`: see measureLayers.
+  SiteCosts costsAt(Site site, const PlanFile &trial, int64_t dataRanks = 0) const {
     const auto layerOfPath = [&](const std::string &path) { return layerOf(path); };
     if (sites.sharing(site) == 1)
-      return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), layerOfPath);
+      return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), layerOfPath, dataRanks);
     Cluster shared = cluster;
     shared.network->gbPerS /= static_cast<double>(sites.sharing(site));
-    return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), layerOfPath);
+    return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), layerOfPath, dataRanks);
   }
 
   /// Compiles the trial plans of several splits at the same time. Each worker has models of its own, because an MLIR
@@ -274,8 +289,9 @@ private:
   void measureTogether(const std::vector<std::pair<SplitChoice, Site>> &wanted) {
     std::vector<SplitChoice> splits;
     for (const auto &[split, site] : wanted)
-      if (!measured.contains({split, site}) && !cache->trials.contains(split) && !llvm::is_contained(splits, split))
-        splits.push_back(split);
+      if (const SplitChoice trial = trialSplit(split);
+          !measured.contains({split, site}) && !cache->trials.contains(trial) && !llvm::is_contained(splits, trial))
+        splits.push_back(trial);
     std::vector<std::shared_ptr<const PlanFile>> files(splits.size());
     std::vector<ReducedModel *> models;
     for (size_t i = 0; i < splits.size(); ++i)
@@ -349,7 +365,7 @@ private:
          .layers = modelLayers,
          .layerOf = [&](const std::string &path) { return layerOf(path); }});
     if (!options.dumpProblems.empty())
-      dump(*found->second);
+      partitioner::writeProblem(*found->second, options.dumpProblems);
     if (found->second->solution.assignment.empty())
       found->second.reset();
     return found->second ? &*found->second : nullptr;
@@ -363,18 +379,6 @@ private:
   static std::string nameOf(const SplitChoice &split) {
     return fmt::format("dp{}-tp{}-rows{}-recompute-{}", split.data, split.tensor, split.rows,
                        partitioner::text(split.recompute));
-  }
-
-  void dump(const partitioner::SolvedLayouts &layouts) const {
-    const std::string path = options.dumpProblems + "/" + layouts.problem.name;
-    const auto write = [](const std::string &file, const std::string &text) {
-      AtomicFile out(file);
-      out.write(text.data(), text.size());
-      out.commit();
-    };
-    makeFolders(options.dumpProblems, "--dump-problems");
-    write(path + ".json", partitioner::problemText(layouts.problem));
-    write(path + ".solution.json", partitioner::solutionText(layouts.solution, 0));
   }
 
   Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
@@ -526,6 +530,7 @@ private:
   struct Finalist {
     Strategy strategy;
     std::vector<partitioner::RecomputeRule> safer;   ///< if the plan does not fit; or empty
+    std::set<int64_t> saferAt;                       ///< positions of the pipeline at which that recomputes more
     double step = 0;                                 ///< seconds; 0: it cannot be made, or does not fit
     std::string problem;                             ///< then: why
     std::shared_ptr<const PlanFile> file = nullptr;  ///< null: it cannot be made
@@ -550,7 +555,8 @@ private:
     if (const auto lacks = partitioner::memoryProblem(file->plan(), cluster)) {
       finalist.problem = fmt::format("no strategy fits the memory of {}: {}", devicesText(), *lacks);
       finalist.file = file;
-      if (!finalist.safer.empty() && again) {
+      const uint32_t program = file->plan().ranks()->Get(partitioner::tightest(file->plan(), cluster).rank)->program();
+      if (again && finalist.saferAt.contains(file->plan().programs()->Get(program)->stage())) {
         setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
         judge(finalist, std::move(again));
       }
@@ -574,8 +580,14 @@ private:
     const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
     for (const Candidate &candidate : candidates) {
       Finalist &finalist = finalists.emplace_back(Finalist{.strategy = strategyOf(candidate)});
-      if (!candidate.safer.empty())
+      if (!candidate.safer.empty()) {
         finalist.safer = rulesOf(candidate.safer);
+        const std::vector<size_t> positions = partitioner::positionsOf(candidate.schedule.shapeOf(candidate.group),
+                                                                       candidate.begins, input.layers.size());
+        for (size_t i = 0; i < positions.size(); ++i)
+          if (candidate.safer[i] != candidate.recompute[i])
+            finalist.saferAt.insert(static_cast<int64_t>(positions[i]));
+      }
       std::optional<GraphModule> &model = models.emplace_back();
       if (finalist.safer.empty() && knownFinalist(finalist.strategy))
         continue;
@@ -738,7 +750,7 @@ private:
   std::vector<partitioner::ModelLayer> modelLayers;
   partitioner::LayerNames names{{}};
   std::string lastLayer;
-  bool hasLists = false;
+  bool hasLists = false, marked = false, alikeAlongData = false;
   std::set<Row> excluded; ///< finalists that could not be made, or did not fit
   uint32_t compiledBefore = 0;
   std::string problem; ///< of the last of them
