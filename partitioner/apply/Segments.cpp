@@ -1,10 +1,11 @@
 // Cuts a function into segments: forward ops, and backward ops; if the schedule splits the backward pass, those that
-// another stage waits for, and the others.
+// another stage waits for, and the others, which are products of weights and what needs nothing else to be kept.
 #include "partitioner/apply/Segments.h"
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/annotate/Rematerialised.h"
+#include "partitioner/stages/Layers.h"
 #include "runtime/base/Error.h"
 
 #include <fmt/format.h>
@@ -24,8 +25,10 @@ public:
 
   Segmentation run() {
     const bool split = strategy.backward() == BackwardPass::Split;
-    if (split)
+    if (split) {
       markInputGradients();
+      markReductions();
+    }
     for (Operation &op : func.getBody().front().without_terminator()) {
       SegmentKey key{ir::stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
                                        : !split           ? SegmentKind::Backward
@@ -57,21 +60,75 @@ private:
 
   // Marks backward ops on which a value of another stage depends.
   void markInputGradients() {
-    std::vector<Operation *> work;
-    for (Operation &op : func.getBody().front().without_terminator()) {
-      if (!isBackward(&op))
+    for (Operation &op : func.getBody().front().without_terminator())
+      if (isBackward(&op) && llvm::any_of(op.getUsers(), [&](Operation *user) {
+            return !isa<func::ReturnOp>(user) && ir::stageOf(user) != ir::stageOf(&op);
+          }))
+        markWithOperands(&op);
+  }
+
+  // Marks, of the other backward ops, the reductions of values that no product of weights keeps for the later pass: the
+  // gradients of a norm's weights read values as large as all that is kept otherwise.
+  void markReductions() {
+    std::vector<Operation *> late;
+    for (Operation &op : func.getBody().front().without_terminator())
+      if (isBackward(&op) && !early.count(&op))
+        late.push_back(&op);
+    std::set<Operation *> heavy; // products, what they read and what reads them
+    const auto isHeavy = [&](Operation *op) { return op && heavy.count(op); };
+    for (Operation *op : late)
+      if (flopsOf(op) > 0 || isa<ir::EmbeddingGradOp, ir::ScatterAddOp>(op) ||
+          llvm::any_of(op->getOperands(), [&](Value operand) { return isHeavy(operand.getDefiningOp()); }))
+        heavy.insert(op);
+    for (Operation *op : llvm::reverse(late))
+      if (llvm::any_of(op->getUsers(), isHeavy))
+        heavy.insert(op);
+    DenseSet<Value> kept;
+    for (Operation *op : heavy)
+      addEarly(op, kept);
+    std::map<Operation *, DenseSet<Value>> reads; // early values, of light ops
+    for (Operation *op : late) {
+      if (isHeavy(op))
         continue;
-      for (Operation *user : op.getUsers())
-        if (!isa<func::ReturnOp>(user) && ir::stageOf(user) != ir::stageOf(&op))
-          work.push_back(&op);
+      DenseSet<Value> &own = reads[op];
+      addEarly(op, own);
+      bool readsHeavy = false;
+      for (Value operand : op->getOperands()) {
+        Operation *def = operand.getDefiningOp();
+        readsHeavy |= isHeavy(def);
+        if (const auto found = reads.find(def); found != reads.end())
+          own.insert(found->second.begin(), found->second.end());
+      }
+      if (readsHeavy)
+        heavy.insert(op);
+      else if (llvm::any_of(own, [&](Value value) { return !kept.contains(value); }))
+        markWithOperands(op);
     }
-    while (!work.empty()) {
-      Operation *op = work.back();
-      work.pop_back();
-      if (!early.insert(op).second)
+  }
+
+  // Adds the values of the early pass that an op reads, also through ops that are repeated where they are read.
+  void addEarly(Operation *op, DenseSet<Value> &values) const {
+    for (Value operand : op->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (!def || !early.count(def))
         continue;
-      for (Value operand : op->getOperands())
-        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && ir::stageOf(def) == ir::stageOf(op))
+      if (isRematerialised(def, false))
+        addEarly(def, values);
+      else
+        values.insert(operand);
+    }
+  }
+
+  // Marks an op, and the backward ops of its stage that it depends on.
+  void markWithOperands(Operation *op) {
+    std::vector<Operation *> work{op};
+    while (!work.empty()) {
+      Operation *next = work.back();
+      work.pop_back();
+      if (!early.insert(next).second)
+        continue;
+      for (Value operand : next->getOperands())
+        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && ir::stageOf(def) == ir::stageOf(next))
           work.push_back(def);
     }
   }

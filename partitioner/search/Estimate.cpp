@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace cleave::partitioner {
 namespace {
@@ -182,6 +183,11 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
       const int64_t other = shape.rankOf(neighbour);
       return other == position ? 0 : milliseconds * network.send(position, other, rows * layers[lastLayer].sentBytes);
     };
+    if (s == 0 && shape.backward == BackwardPass::Split) { // no stage waits for gradients of its inputs
+      stage.costs.weightGradient += std::exchange(stage.costs.inputGradient, 0);
+      for (Memory &memory : stage.memory)
+        memory.keptGradients = 0;
+    }
     if (s + 1 < stages.size())
       stage.costs.send = message(static_cast<int64_t>(s) + 1, end - 1);
     if (s > 0)
@@ -194,7 +200,7 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
                                              const std::vector<std::vector<Span>> &times) const {
   std::vector<StagePasses> passes(stages.size());
   for (size_t s = 0; s < stages.size(); ++s) {
-    passes[s].split = schedule.backward == BackwardPass::Split;
+    passes[s].split = schedule.backward == BackwardPass::Split && s > 0;
     for (size_t i = stages[s].begin; i < stages[s].end; ++i)
       passes[s].layers.push_back(&costOf(i, siteAt(schedule.rankOf(static_cast<int64_t>(s)), i).front().costs));
   }

@@ -35,10 +35,13 @@ public:
         kind(cluster.devices[own.kind]), layerOf(layerOf), zeroShare(zeroShare) {}
 
   PlanCosts run() {
+    keptBytes(); // first: names the layers of lines in the forward pass
     findWeightGradients();
+    for (const auto &[slot, layer] : keptForward)
+      if (!readLater.contains(slot))
+        use.layers[layer].keptGradients -= static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
     times();
     persistentBytes();
-    keptBytes();
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       if (isPass(program.segments()->Get(s)->kind()))
         transientBytes(*program.segments()->Get(s));
@@ -90,47 +93,91 @@ private:
     return bytes;
   }
 
-  /// Finds the steps of the backward pass that compute only gradients of weights, which a split backward pass does
-  /// later: they write gradients, or what is only reduced or added to them. What they read of the backward pass is then
-  /// kept.
+  /// Finds the steps of the backward pass that a split backward pass does later, as cutSegments() divides the ops, if
+  /// every layer were a stage: of those that no earlier layer waits for the products with what they alone read, and
+  /// others that read nothing else of the backward pass. What they read of it is then kept.
   void findWeightGradients() {
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       if (program.segments()->Get(s)->kind() == plan::SegmentKind::Backward)
         findWeightGradients(*program.segments()->Get(s));
   }
 
+  /// The slots that a step reads and writes, by value: slots are used again, values are not.
+  struct Values {
+    std::map<uint32_t, uint32_t> read, written;
+  };
+
   void findWeightGradients(const plan::Segment &segment) {
     const uint32_t steps = length(segment.steps());
-    const auto adds = [&](uint32_t i) { // steps that reduce or add up gradients
-      return plan.strings()->Get(segment.steps()->Get(i)->path())->string_view() == "gradients";
-    };
-    const auto isGradient = [&](uint32_t slot) {
-      const plan::Tensor *tensor = tensorOf(*program.slots()->Get(slot));
-      return tensor && tensor->kind() == plan::TensorKind::Gradient;
-    };
-    std::vector<std::set<uint32_t>> reads(steps), writes(steps);
-    std::map<uint32_t, std::vector<uint32_t>> readers, writers; // of a slot: steps
-    for (uint32_t i = 0; i < steps; ++i)
+    std::vector<Values> of(steps);
+    std::vector<std::string> layers;
+    std::vector<bool> adds;                                     // of gradients
+    std::map<uint32_t, std::vector<uint32_t>> readers, writers; // of a value: steps
+    for (uint32_t i = 0; i < steps; ++i) {
+      const plan::Step &step = *segment.steps()->Get(i);
+      layers.push_back(layerAt(step));
+      adds.push_back(plan.strings()->Get(step.path())->string_view() == "gradients");
+      uint32_t number = 0;
       check::forEachAccess(
-          *segment.steps()->Get(i), program,
+          step, program,
           [&](const check::Access &access) {
+            const uint32_t value = step.values()->Get(number++);
             const bool write = access.kind == check::Access::Write;
-            if ((write ? writes : reads)[i].insert(access.slot).second)
-              (write ? writers : readers)[access.slot].push_back(i);
+            if ((write ? of[i].written : of[i].read).emplace(value, access.slot).second)
+              (write ? writers : readers)[value].push_back(i);
           },
           &plan);
-    std::set<uint32_t> counted;
-    for (uint32_t i = 0; i < steps; ++i) {
-      const bool only = !writes[i].empty() && std::ranges::all_of(writes[i], [&](uint32_t slot) {
-        return isGradient(slot) || (readers.count(slot) && std::ranges::all_of(readers[slot], adds));
+    }
+    const auto anyReader = [&](uint32_t i, auto is) {
+      return std::ranges::any_of(of[i].written, [&](const auto &write) {
+        const auto found = readers.find(write.first);
+        return found != readers.end() && std::ranges::any_of(found->second, is);
       });
-      if (!only)
-        continue;
-      weightSteps.insert(segment.steps()->Get(i));
-      for (const uint32_t slot : reads[i])
-        if (!isGradient(slot) && writers.count(slot) && !adds(i) && counted.insert(slot).second)
-          use.layers[layerAt(*segment.steps()->Get(i))].keptGradients +=
-              static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+    };
+    std::vector<bool> early(steps), product(steps), later(steps);
+    for (uint32_t i = steps; i-- > 0;)
+      early[i] = anyReader(i, [&](uint32_t r) { return early[r] || (!adds[r] && layers[r] != layers[i]); });
+    for (uint32_t i = steps; i-- > 0;) {
+      const plan::Step &step = *segment.steps()->Get(i);
+      product[i] = !early[i] &&
+                   (step.flops() > 0 || step.op_type() == plan::StepOp::EmbeddingGrad ||
+                    step.op_type() == plan::StepOp::ScatterAdd || anyReader(i, [&](uint32_t r) { return product[r]; }));
+    }
+    const auto ofWriters = [&](uint32_t value, auto are) {
+      const auto found = writers.find(value);
+      return found == writers.end() || std::ranges::all_of(found->second, are);
+    };
+    // Whether the later pass makes a value from what the forward pass keeps, although a kernel makes it with others.
+    const auto isMadeAgain = [&](uint32_t value) {
+      return std::ranges::none_of(readers[value], [&](uint32_t reader) { return early[reader]; }) &&
+             ofWriters(value, [&](uint32_t writer) {
+               return std::ranges::none_of(of[writer].read,
+                                           [&](const auto &read) { return writers.contains(read.first); });
+             });
+    };
+    std::set<uint32_t> kept; // values
+    for (uint32_t i = 0; i < steps; ++i)
+      for (const auto &[value, slot] : of[i].read) {
+        if (!product[i])
+          break;
+        readLater.insert(slot);
+        if (ofWriters(value, [&](uint32_t writer) { return bool(product[writer]); }))
+          continue;
+        if (isMadeAgain(value)) {
+          for (const uint32_t writer : writers[value])
+            for (const auto &[source, from] : of[writer].read)
+              readLater.insert(from);
+        } else if (kept.insert(value).second && !keptForward.contains(slot)) {
+          use.layers[layers[i]].keptGradients += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+        }
+      }
+    for (uint32_t i = 0; i < steps; ++i) {
+      later[i] = product[i] || (!early[i] && std::ranges::all_of(of[i].read, [&](const auto &read) {
+                   return kept.contains(read.first) ||
+                          ofWriters(read.first, [&](uint32_t writer) { return bool(later[writer]); });
+                 }));
+      if (later[i])
+        weightSteps.insert(segment.steps()->Get(i));
     }
   }
 
@@ -297,8 +344,10 @@ private:
       const plan::Segment &segment = *program.segments()->Get(s);
       for (uint32_t i = 0; segment.kind() == plan::SegmentKind::Forward && i < length(segment.leaves()); ++i) {
         const uint32_t slot = segment.leaves()->Get(i)->slot();
-        if (program.slots()->Get(slot)->space() == plan::Space::Placed && kept.insert(slot).second)
-          use.layers[writerOf(segment, slot)].kept += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+        if (program.slots()->Get(slot)->space() != plan::Space::Placed || keptForward.contains(slot))
+          continue;
+        const std::string &layer = keptForward[slot] = writerOf(segment, slot);
+        use.layers[layer].kept += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
       }
     }
   }
@@ -329,7 +378,7 @@ private:
       check::forEachAccess(
           *segment.steps()->Get(i), program,
           [&](const check::Access &access) {
-            if (program.slots()->Get(access.slot)->space() == plan::Space::Placed && !kept.count(access.slot))
+            if (program.slots()->Get(access.slot)->space() == plan::Space::Placed && !keptForward.contains(access.slot))
               lives.try_emplace(access.slot, i, i).first->second.second = i;
           },
           &plan);
@@ -380,8 +429,9 @@ private:
   const LayerOf &layerOf;
   const double zeroShare;
   PlanCosts use;
-  std::map<uint32_t, size_t> groups; ///< PlanCosts::groups, by the rank's entry
-  std::set<uint32_t> kept;           ///< slots
+  std::map<uint32_t, size_t> groups;           ///< PlanCosts::groups, by the rank's entry
+  std::map<uint32_t, std::string> keptForward; ///< slots of the forward pass, with the layers that write them
+  std::set<uint32_t> readLater;                ///< slots that steps for gradients of weights read
   std::set<const plan::Step *> weightSteps;
   std::map<const plan::Step *, double> saved;
   std::map<uint32_t, std::string> writers;

@@ -26,9 +26,10 @@ struct LayerCost {
   double forwardWork = 0, backwardWork = 0; ///< computation alone
   double weightGradient = 0;                ///< the part of `backward` that computes gradients of weights
   double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
-  double keptGradients = 0; ///< of the backward pass, bytes that gradients of weights read: kept where they come later
-  double scores = 0;        ///< the same for attention scores, on devices where it is not fused
-  double transient = 0;     ///< the most bytes during a step of the layer, without what is kept
+  /// Where gradients of weights come later than those of inputs: what they read of these, less what is no longer kept.
+  double keptGradients = 0;
+  double scores = 0;    ///< the same for attention scores, on devices where it is not fused
+  double transient = 0; ///< the most bytes during a step of the layer, without what is kept
   double parameters = 0, copies = 0, gradients = 0, states = 0; ///< bytes as the plan stores them
   bool exchangesForward = false, exchangesBackward = false;     ///< whether the passes have collectives
   double gathers = 0;               ///< seconds of the collectives that gather its parameters before the passes

@@ -336,7 +336,7 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
     };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.sendSeconds = [&](const PlanGroup &group, int64_t, int64_t, double bytes) {
-      return (slowMessages && group.order == axisRoles ? 10 : 0.001) * bytes;
+      return (slowMessages && group.order == axisRoles ? 40 : 0.001) * bytes;
     };
     std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
     input.measure = [&](const SplitChoice &split, Site where) {
