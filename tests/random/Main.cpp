@@ -6,9 +6,9 @@
 
 #include <charconv>
 #include <chrono>
-#include <string_view>
 #include <fmt/format.h>
 #include <map>
+#include <string_view>
 
 using namespace cleave::random_models;
 
@@ -24,6 +24,7 @@ constexpr const char *usage = R"(usage: random_models [--seeds FIRST COUNT | --s
   --limit SECONDS      of one case (default 30)
   --reduce N           makes the first case of each of N kinds of failure smaller and prints it (default 1)
   --without WORD       leaves out cases with this word of the coverage table, "op:setBuffer"; may be given again
+  --only WORD          leaves out cases without it; a beginning like "search:" stands for all words that begin so
   --coverage           prints how often what was drawn
 Exit status: 0 no failure, 1 a failure, 2 a wrong argument.
 )";
@@ -34,6 +35,7 @@ struct Options {
   uint64_t execute = 3, differences = 2;
   int reduce = 1;
   std::vector<std::string> without;
+  std::string only;
   ChildLimits limits;
 };
 
@@ -59,6 +61,8 @@ bool parse(int argc, char **argv, Options &options) {
       options.coverage = true;
     else if (name == "--without" && i + 1 < argc)
       options.without.emplace_back(argv[++i]);
+    else if (name == "--only" && i + 1 < argc)
+      options.only = argv[++i];
     else if (name == "--execute")
       good = number(options.execute);
     else if (name == "--differences")
@@ -82,6 +86,20 @@ bool parse(int argc, char **argv, Options &options) {
 RunSettings settingsOf(const Options &options, uint64_t seed) {
   return {.execute = options.execute && seed % options.execute == 0,
           .differences = options.differences && seed % options.differences == 0};
+}
+
+/// Why a case is not run; empty: it is.
+std::string leftOut(const Options &options, const Recipe &recipe) {
+  if (options.without.empty() && options.only.empty())
+    return {};
+  const std::string words = " " + coveredBy(recipe, {}) + " ";
+  for (const std::string &word : options.without)
+    if (words.find(" " + word + " ") != std::string::npos)
+      return "left out: " + word;
+  if (!options.only.empty() &&
+      words.find(" " + options.only + (options.only.ends_with(':') ? "" : " ")) == std::string::npos)
+    return "left out: without " + options.only;
+  return {};
 }
 
 struct Summary {
@@ -122,7 +140,8 @@ void print(const Summary &summary, double seconds, bool coverage) {
     fmt::print("{:>8}  failed: {} (seed {})\n", seeds.size(), kind, seeds[0]);
   fmt::print("random models: {} accepted ({} compared bit for bit, {} executed, {} with numbers too large to "
              "compare), {} refused, {} failed, {:.1f} s\n",
-             summary.accepted, summary.exact, summary.executed, summary.unbounded, summary.refused, summary.failed, seconds);
+             summary.accepted, summary.exact, summary.executed, summary.unbounded, summary.refused, summary.failed,
+             seconds);
 }
 
 void reduceFirst(const Options &options, const Summary &summary) {
@@ -156,12 +175,11 @@ int main(int argc, char **argv) {
       [&](size_t i) {
         const uint64_t seed = options.first + i;
         const Recipe recipe = generate(seed);
-        for (const std::string &word : options.without)
-          if ((" " + coveredBy(recipe, {}) + " ").find(" " + word + " ") != std::string::npos) {
-            Result result;
-            result.verdict = Verdict::Refused, result.kind = "left out: " + word;
-            return result;
-          }
+        if (const std::string reason = leftOut(options, recipe); !reason.empty()) {
+          Result result;
+          result.verdict = Verdict::Refused, result.kind = reason;
+          return result;
+        }
         Result result = run(recipe, settingsOf(options, seed));
         result.covered = coveredBy(recipe, result);
         return result;

@@ -510,7 +510,9 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   try {
     prediction.emplace(recipe, config, settings.execute);
   } catch (const Error &error) {
-    return failed("the prediction is refused: " + kindOf(error.what()), error.what());
+    Result refused = refusedOrFailed(recipe, error);
+    refused.kind = "the prediction: " + refused.kind;
+    return refused;
   }
   if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
     return failed("the plan's strategy, given back, is another", text);
