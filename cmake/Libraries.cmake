@@ -2,14 +2,14 @@
 # static.
 #
 # cleave_onednn, cleave_mpi   the library, or nothing if the build excludes it (CLEAVE_ONEDNN, CLEAVE_MPI)
-# cleave_fmt, cleave_zlib, cleave_crypto (OpenSSL's libcrypto), cleave_gomp
+# cleave_fmt, cleave_zlib, cleave_crypto (OpenSSL's libcrypto), cleave_gomp, cleave_pictures (libjpeg-turbo and libpng)
 # With CLEAVE_STATIC these libraries and the C++ libraries are linked statically: fmt from its headers (Debian has no static
-# library of it), zlib, libcrypto and libgomp from their static libraries.
+# library of it), zlib, libcrypto, libjpeg, libpng and libgomp from their static libraries.
 if(CLEAVE_STATIC AND (CLEAVE_COMPILER OR CLEAVE_ONEDNN OR CLEAVE_MPI))
   message(FATAL_ERROR "CLEAVE_STATIC: LLVM, oneDNN and MPI are shared libraries: set CLEAVE_COMPILER, CLEAVE_ONEDNN and CLEAVE_MPI to OFF")
 endif()
 
-foreach(name onednn mpi fmt zlib crypto gomp)
+foreach(name onednn mpi fmt zlib crypto gomp pictures)
   add_library(cleave_${name} INTERFACE)
 endforeach()
 
@@ -37,5 +37,14 @@ else()
 endif()
 find_package(ZLIB REQUIRED)
 target_link_libraries(cleave_zlib INTERFACE ZLIB::ZLIB)
+if(CLEAVE_STATIC)
+  find_library(CLEAVE_JPEG libjpeg.a REQUIRED)
+  find_library(CLEAVE_PNG libpng.a REQUIRED)
+  target_link_libraries(cleave_pictures INTERFACE ${CLEAVE_JPEG} ${CLEAVE_PNG} ZLIB::ZLIB m)
+else()
+  find_package(JPEG REQUIRED)
+  find_package(PNG REQUIRED)
+  target_link_libraries(cleave_pictures INTERFACE JPEG::JPEG PNG::PNG)
+endif()
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 target_link_libraries(cleave_crypto INTERFACE OpenSSL::Crypto)

@@ -1,0 +1,249 @@
+// Decodes pictures with libjpeg-turbo and libpng, which report errors by longjmp: what they jump over has no
+// destructor.
+#include "runtime/base/Error.h"
+#include "runtime/pictures/Picture.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+#include <jpeglib.h>
+#include <png.h>
+
+namespace cleave {
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+void refuse(const std::string &name, const std::string &what) { throw userError(fmt::format("{}: {}", name, what)); }
+
+bool beginsWith(Bytes file, std::initializer_list<uint8_t> bytes) {
+  return file.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), file.begin());
+}
+bool isJpeg(Bytes file) { return beginsWith(file, {0xff, 0xd8, 0xff}); }
+bool isPng(Bytes file) { return beginsWith(file, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}); }
+
+PictureSize checkedSize(int64_t width, int64_t height, const std::string &name) {
+  if (width < 1 || height < 1 || width > mostPixels / height)
+    refuse(name, fmt::format("a picture has 1 to {} pixels, found {} x {}", mostPixels, width, height));
+  return {width, height};
+}
+
+// ---- JPEG
+// ------------------------------------------------------------------------------------------------------------
+
+struct JpegErrors {
+  jpeg_error_mgr base;
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void jpegFailed(j_common_ptr info) {
+  auto *errors = reinterpret_cast<JpegErrors *>(info->err);
+  info->err->format_message(info, errors->text);
+  std::longjmp(errors->back, 1);
+}
+
+[[noreturn]] void jpegFails(j_common_ptr info, const char *text) {
+  auto *errors = reinterpret_cast<JpegErrors *>(info->err);
+  std::snprintf(errors->text, sizeof errors->text, "%s", text);
+  std::longjmp(errors->back, 1);
+}
+
+/// The file ended; libjpeg itself would go on with grey.
+boolean jpegEnds(j_decompress_ptr info) {
+  jpegFails(reinterpret_cast<j_common_ptr>(info), "the file ends before the picture does");
+}
+
+/// Each scan of a progressive file goes over the whole picture, and a file of few bytes can have thousands.
+void limitScans(j_common_ptr info) {
+  constexpr int most = 500;
+  if (info->is_decompressor && reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > most)
+    jpegFails(info, "a progressive picture has at most 500 scans");
+}
+
+void ignoreMessage(j_common_ptr) {}
+
+/// A decoder of a file whose header is read.
+class Jpeg {
+public:
+  Jpeg(Bytes file, const std::string &name) : name(name) {
+    info.err = jpeg_std_error(&errors.base);
+    errors.base.error_exit = jpegFailed;
+    errors.base.output_message = ignoreMessage;
+    if (setjmp(errors.back) == 0) {
+      jpeg_create_decompress(&info);
+      jpeg_mem_src(&info, file.data(), file.size());
+      info.src->fill_input_buffer = jpegEnds;
+      info.progress = &progress;
+      progress.progress_monitor = limitScans;
+      jpeg_read_header(&info, TRUE);
+      return;
+    }
+    fail();
+  }
+  ~Jpeg() { jpeg_destroy_decompress(&info); }
+  Jpeg(const Jpeg &) = delete;
+
+  PictureSize size() const { return checkedSize(info.image_width, info.image_height, name); }
+
+  Picture decode() {
+    const PictureSize size = this->size();
+    const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK,
+               grey = info.jpeg_color_space == JCS_GRAYSCALE;
+    info.out_color_space = cmyk ? JCS_CMYK : grey ? JCS_GRAYSCALE : JCS_RGB;
+    const int64_t components = cmyk ? 4 : grey ? 1 : 3;
+    Picture picture{size.width, size.height, std::vector<uint8_t>(static_cast<size_t>(3 * size.width * size.height))};
+    line.resize(static_cast<size_t>(components * size.width));
+    if (setjmp(errors.back) == 0) {
+      jpeg_start_decompress(&info);
+      while (info.output_scanline < info.output_height) {
+        uint8_t *row = picture.row(info.output_scanline), *to = components == 3 ? row : line.data();
+        jpeg_read_scanlines(&info, &to, 1);
+        for (int64_t x = 0; components != 3 && x < size.width; ++x)
+          toRgb(line.data() + components * x, grey, row + 3 * x);
+      }
+      jpeg_finish_decompress(&info);
+      return picture;
+    }
+    fail();
+  }
+
+private:
+  [[noreturn]] void fail() {
+    const std::string text = errors.text;
+    jpeg_destroy_decompress(&info);
+    throw userError(fmt::format("{}: damaged JPEG: {}", name, text));
+  }
+
+  /// CMYK is stored inverted, as Adobe's programs write it.
+  static void toRgb(const uint8_t *from, bool grey, uint8_t *to) {
+    for (int c = 0; c < 3; ++c) {
+      const int ink = 255 - (grey ? 0 : from[c]), white = grey ? from[0] : from[3], product = ink * white + 128;
+      to[c] = static_cast<uint8_t>(grey ? from[0] : white - (((product >> 8) + product) >> 8));
+    }
+  }
+
+  const std::string &name;
+  jpeg_decompress_struct info{};
+  JpegErrors errors{};
+  jpeg_progress_mgr progress{};
+  std::vector<uint8_t> line;
+};
+
+// ---- PNG
+// -------------------------------------------------------------------------------------------------------------
+
+struct PngInput {
+  Bytes left;
+  char text[256];
+};
+
+[[noreturn]] void pngFailed(png_structp png, png_const_charp text) {
+  auto *input = static_cast<PngInput *>(png_get_error_ptr(png));
+  std::snprintf(input->text, sizeof input->text, "%s", text);
+  png_longjmp(png, 1);
+}
+
+void ignoreWarning(png_structp, png_const_charp) {}
+
+void readPng(png_structp png, png_bytep to, size_t count) {
+  auto *input = static_cast<PngInput *>(png_get_io_ptr(png));
+  if (input->left.size() < count)
+    png_error(png, "the file ends before the picture does");
+  std::memcpy(to, input->left.data(), count);
+  input->left = input->left.subspan(count);
+}
+
+class Png {
+public:
+  Png(Bytes file, const std::string &name) : name(name), input{file, {}} {
+    png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &input, pngFailed, ignoreWarning);
+    info = png ? png_create_info_struct(png) : nullptr;
+    if (!info) {
+      png_destroy_read_struct(&png, &info, nullptr);
+      throw environmentError(fmt::format("{}: no memory for a PNG decoder", name));
+    }
+    if (setjmp(png_jmpbuf(png)) == 0) {
+      png_set_read_fn(png, &input, readPng);
+      png_read_info(png, info);
+      return;
+    }
+    fail();
+  }
+  ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
+  Png(const Png &) = delete;
+
+  PictureSize size() const {
+    return checkedSize(png_get_image_width(png, info), png_get_image_height(png, info), name);
+  }
+
+  Picture decode() {
+    const PictureSize size = this->size();
+    const int type = png_get_color_type(png, info), bits = png_get_bit_depth(png, info);
+    const bool deepGrey = type == PNG_COLOR_TYPE_GRAY && bits == 16;
+    Picture picture{size.width, size.height, std::vector<uint8_t>(static_cast<size_t>(3 * size.width * size.height))};
+    deep.resize(static_cast<size_t>(deepGrey ? 2 * size.width * size.height : 0));
+    for (int64_t y = 0; y < size.height; ++y)
+      rows.push_back(deepGrey ? deep.data() + 2 * size.width * y : picture.row(y));
+    if (setjmp(png_jmpbuf(png)) == 0) {
+      if (!deepGrey) {
+        png_set_palette_to_rgb(png);
+        if (bits < 8)
+          png_set_expand_gray_1_2_4_to_8(png);
+        png_set_strip_16(png);
+        png_set_strip_alpha(png);
+        png_set_gray_to_rgb(png);
+      }
+      png_set_interlace_handling(png);
+      png_read_update_info(png, info);
+      png_read_image(png, rows.data());
+      png_read_end(png, nullptr);
+    } else {
+      fail();
+    }
+    for (size_t i = 0; i < deep.size() / 2; ++i) // the first byte is the upper one
+      std::fill_n(picture.pixels.begin() + static_cast<std::ptrdiff_t>(3 * i), 3, deep[2 * i] ? 255 : deep[2 * i + 1]);
+    return picture;
+  }
+
+private:
+  [[noreturn]] void fail() {
+    const std::string text = input.text;
+    png_destroy_read_struct(&png, &info, nullptr);
+    throw userError(fmt::format("{}: damaged PNG: {}", name, text));
+  }
+
+  const std::string &name;
+  PngInput input;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::vector<uint8_t> deep;
+  std::vector<png_bytep> rows;
+};
+
+[[noreturn]] void refuseType(Bytes file, const std::string &name) {
+  throw userError(
+      fmt::format("{}: {}", name, file.empty() ? "is empty" : "is neither a JPEG nor a PNG, by its first bytes"));
+}
+
+} // namespace
+
+PictureSize pictureSize(Bytes file, const std::string &name) {
+  if (isJpeg(file))
+    return Jpeg(file, name).size();
+  if (isPng(file))
+    return Png(file, name).size();
+  refuseType(file, name);
+}
+
+Picture decodePicture(Bytes file, const std::string &name) {
+  if (isJpeg(file))
+    return Jpeg(file, name).decode();
+  if (isPng(file))
+    return Png(file, name).decode();
+  refuseType(file, name);
+}
+
+} // namespace cleave

@@ -1,0 +1,117 @@
+// Resamples rows, then columns, in fixed point as Pillow's Resample.c does: weights of 22 bits, rounded 8-bit values in
+// between.
+#include "runtime/pictures/Picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace cleave {
+namespace {
+
+constexpr int precision = 32 - 8 - 2; // bits of a weight: a sum of products with 8-bit values stays within 32 bits
+
+double bilinear(double x) { return std::max(0.0, 1 - std::abs(x)); }
+
+/// Keys 1981, with a = -0.5.
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+/// What each pixel of the result takes of a row of pixels.
+struct Weights {
+  struct Range {
+    int64_t first, count;
+  };
+  std::vector<Range> ranges;
+  std::vector<int32_t> values; ///< `stride` for each pixel of the result
+  size_t stride = 0;
+};
+
+Weights weightsOf(int64_t from, int64_t to, Resampling filter) {
+  const auto function = filter == Resampling::Bilinear ? bilinear : bicubic;
+  const double scale = static_cast<double>(from) / static_cast<double>(to), spread = std::max(1.0, scale),
+               support = (filter == Resampling::Bilinear ? 1.0 : 2.0) * spread;
+  Weights weights;
+  weights.stride = static_cast<size_t>(std::ceil(support)) * 2 + 1;
+  weights.values.resize(weights.stride * static_cast<size_t>(to));
+  std::vector<double> exact(weights.stride);
+  for (int64_t i = 0; i < to; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0),
+                  end = std::min(static_cast<int64_t>(center + support + 0.5), from);
+    double sum = 0;
+    for (int64_t x = first; x < end; ++x)
+      sum += exact[static_cast<size_t>(x - first)] = function((static_cast<double>(x) - center + 0.5) * (1 / spread));
+    int32_t *values = weights.values.data() + weights.stride * static_cast<size_t>(i);
+    for (int64_t x = first; x < end; ++x) {
+      const double weight = sum == 0 ? 0 : exact[static_cast<size_t>(x - first)] / sum * (1 << precision);
+      *values++ = static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
+    }
+    weights.ranges.push_back({first, end - first});
+  }
+  return weights;
+}
+
+constexpr int32_t half = 1 << (precision - 1);
+
+uint8_t clipped(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> precision, 0, 255)); }
+
+} // namespace
+
+Picture cropped(const Picture &picture, const PictureBox &box) {
+  Picture made{box.width, box.height, {}};
+  made.pixels.resize(static_cast<size_t>(Picture::channels * box.width * box.height));
+  for (int64_t y = 0; y < box.height; ++y)
+    std::memcpy(made.row(y), picture.row(box.y + y) + Picture::channels * box.x,
+                static_cast<size_t>(Picture::channels * box.width));
+  return made;
+}
+
+Picture resized(const Picture &picture, const PictureBox &box, int64_t width, int64_t height, Resampling filter) {
+  constexpr int64_t channels = Picture::channels;
+  Picture rows{width, box.height, {}}; // resized along x
+  if (width == box.width) {
+    rows = cropped(picture, box);
+  } else {
+    rows.pixels.resize(static_cast<size_t>(channels * width * box.height));
+    const Weights weights = weightsOf(box.width, width, filter);
+    for (int64_t y = 0; y < box.height; ++y) {
+      const uint8_t *from = picture.row(box.y + y) + channels * box.x;
+      uint8_t *to = rows.row(y);
+      for (int64_t x = 0; x < width; ++x, to += channels) {
+        const Weights::Range &range = weights.ranges[static_cast<size_t>(x)];
+        const int32_t *weight = weights.values.data() + weights.stride * static_cast<size_t>(x);
+        const uint8_t *pixel = from + channels * range.first;
+        int32_t r = half, g = half, b = half;
+        for (int64_t i = 0; i < range.count; ++i, pixel += channels)
+          r += weight[i] * pixel[0], g += weight[i] * pixel[1], b += weight[i] * pixel[2];
+        to[0] = clipped(r), to[1] = clipped(g), to[2] = clipped(b);
+      }
+    }
+  }
+  if (height == box.height)
+    return rows;
+  Picture made{width, height, {}};
+  made.pixels.resize(static_cast<size_t>(channels * width * height));
+  const Weights weights = weightsOf(box.height, height, filter);
+  std::vector<int32_t> sums(static_cast<size_t>(channels * width));
+  for (int64_t y = 0; y < height; ++y) {
+    const Weights::Range &range = weights.ranges[static_cast<size_t>(y)];
+    const int32_t *weight = weights.values.data() + weights.stride * static_cast<size_t>(y);
+    std::ranges::fill(sums, half);
+    for (int64_t i = 0; i < range.count; ++i) {
+      const uint8_t *from = rows.row(range.first + i);
+      for (size_t x = 0; x < sums.size(); ++x)
+        sums[x] += weight[i] * from[x];
+    }
+    std::ranges::transform(sums, made.row(y), clipped);
+  }
+  return made;
+}
+
+} // namespace cleave
