@@ -161,11 +161,12 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     stage.memory.resize(siteAt(position).size());
     const size_t end = s + 1 < stages.size() ? begins[s + 1] : layers.size();
     stage.begin = begins[s], stage.end = end;
+    const bool split = s > 0 && shape.backward == BackwardPass::Split;
     for (size_t i = begins[s]; i < end; ++i) {
       const SiteCosts &site = siteAt(position, i);
       const LayerCost &layer = costOf(i, site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
-      stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient);
+      stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient + (split ? layer.hidden : 0));
       stage.costs.weightGradient += milliseconds * layer.weightGradient;
       stage.parameters += layer.parameters;
       for (size_t k = 0; k < site.size(); ++k)
@@ -183,7 +184,7 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
       const int64_t other = shape.rankOf(neighbour);
       return other == position ? 0 : milliseconds * network.send(position, other, rows * layers[lastLayer].sentBytes);
     };
-    if (s == 0 && shape.backward == BackwardPass::Split) { // no stage waits for gradients of its inputs
+    if (s == 0 && shape.backward == BackwardPass::Split) { // no stage waits for gradients of its inputs: one pass
       stage.costs.weightGradient += std::exchange(stage.costs.inputGradient, 0);
       for (Memory &memory : stage.memory)
         memory.keptGradients = 0;

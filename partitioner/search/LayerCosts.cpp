@@ -135,8 +135,11 @@ private:
       });
     };
     std::vector<bool> early(steps), product(steps), later(steps);
-    for (uint32_t i = steps; i-- > 0;)
+    for (uint32_t i = steps; i-- > 0;) {
       early[i] = anyReader(i, [&](uint32_t r) { return early[r] || (!adds[r] && layers[r] != layers[i]); });
+      if (early[i] && segment.steps()->Get(i)->op_type() == plan::StepOp::Collective)
+        waitedFor.insert(segment.steps()->Get(i));
+    }
     for (uint32_t i = steps; i-- > 0;) {
       const plan::Step &step = *segment.steps()->Get(i);
       product[i] = !early[i] &&
@@ -216,6 +219,8 @@ private:
       if (!isPass(segment.kind()))
         addEnds(segment.kind() == plan::SegmentKind::Begin, step, seconds);
       const bool counts = isPass(segment.kind()) && program.train()->Get(span.action)->microbatch() == measured;
+      if (counts && waitedFor.contains(&step))
+        exchanges[layerAt(step)] += seconds;
       if (span.stream != 0) {
         if (counts && collective)
           addTime(segment, step, 0, 0);
@@ -224,6 +229,10 @@ private:
       if (counts)
         addTime(segment, step, std::max(0.0, span.end - clock - less), collective ? 0 : seconds);
       clock = std::max(clock, span.end);
+    }
+    for (const auto &[path, seconds] : exchanges) {
+      LayerCost &layer = use.layers[path];
+      layer.hidden = std::max(0.0, layer.backwardWork + seconds - layer.backward);
     }
   }
 
@@ -413,8 +422,8 @@ private:
     for (const auto &[path, layer] : use.layers) {
       for (double LayerCost::*field :
            {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
-            &LayerCost::weightGradient, &LayerCost::keptGradients, &LayerCost::kept, &LayerCost::scores,
-            &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients, &LayerCost::states})
+            &LayerCost::weightGradient, &LayerCost::hidden, &LayerCost::keptGradients, &LayerCost::kept,
+            &LayerCost::scores, &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients, &LayerCost::states})
         all.*field += layer.*field;
       all.transient = std::max(all.transient, layer.transient);
     }
@@ -433,6 +442,8 @@ private:
   std::map<uint32_t, std::string> keptForward; ///< slots of the forward pass, with the layers that write them
   std::set<uint32_t> readLater;                ///< slots that steps for gradients of weights read
   std::set<const plan::Step *> weightSteps;
+  std::set<const plan::Step *> waitedFor;  ///< collectives of the backward pass for which earlier layers wait
+  std::map<std::string, double> exchanges; ///< seconds of these, by layer
   std::map<const plan::Step *, double> saved;
   std::map<uint32_t, std::string> writers;
   std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location

@@ -25,6 +25,7 @@ struct LayerCost {
   double forward = 0, backward = 0;         ///< with the communication that other steps do not hide
   double forwardWork = 0, backwardWork = 0; ///< computation alone
   double weightGradient = 0;                ///< the part of `backward` that computes gradients of weights
+  double hidden = 0;                        ///< seconds of the backward pass's collectives that this hides
   double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
   /// Where gradients of weights come later than those of inputs: what they read of these, less what is no longer kept.
   double keptGradients = 0;

@@ -349,9 +349,9 @@ private:
       for (KindCosts &kind : (*positions)[p]) {
         kind.costs.others *= share;
         for (auto &[path, layer] : kind.costs.layers)
-          for (double LayerCost::*amount :
-               {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
-                &LayerCost::weightGradient, &LayerCost::kept, &LayerCost::keptGradients, &LayerCost::scores})
+          for (double LayerCost::*amount : {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork,
+                                            &LayerCost::backwardWork, &LayerCost::weightGradient, &LayerCost::hidden,
+                                            &LayerCost::kept, &LayerCost::keptGradients, &LayerCost::scores})
             layer.*amount *= share;
       }
       (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
@@ -644,7 +644,7 @@ private:
   Candidate recomputeLess(const PlanGroup &group, const ScheduleChoice &schedule, Estimator &estimator,
                           const std::vector<size_t> &begins, const std::vector<Recomputation> &recompute,
                           const std::vector<Recomputation> &less) {
-    constexpr double margin = 0.98;                         // of the memory: for errors of the estimate
+    constexpr double margin = 0.96;                         // of the memory: for errors of the estimate
     std::vector<std::vector<size_t>> own(recompute.size()); // layers that may recompute less
     const std::vector<size_t> positionOf = positionsOf(group, schedule, begins);
     for (size_t i = 0; i < positionOf.size(); ++i)
