@@ -101,10 +101,7 @@ const std::vector<Reason> &reasons() {
        }},
       {"a mark in a module that is called with another rank", "withSharding: * entries for rank *", marksInModules},
       {"a mark in a module that is called with other sizes", "withSharding: * elements cannot be split *",
-       [](const Recipe &r, const std::string &message) {
-         const std::string axis = message.substr(message.rfind(' ') + 1); // of an output that the loss does not read
-         return marksInModules(r, message) || r.evalBatch != r.batch || !marksThatMatterSplit(r, axis);
-       }},
+       [](const Recipe &r, const std::string &message) { return marksInModules(r, message) || r.evalBatch != r.batch; }},
       {"heads of an attention that does not matter",
        "sharding of * (rule *no dimension of this tensor becomes the heads",
        [](const Recipe &r, const std::string &message) {

@@ -492,6 +492,9 @@ std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passe
   }
 }
 
+/// A refusal of the prediction alone.
+const std::string unreadMark = "a mark of an output that the loss does not read";
+
 Result judge(const Recipe &recipe, const RunSettings &settings) {
   const TrainConfig config = configOf(recipe);
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
@@ -510,9 +513,10 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   try {
     prediction.emplace(recipe, config, settings.execute);
   } catch (const Error &error) {
-    Result refused = refusedOrFailed(recipe, error);
-    refused.kind = "the prediction: " + refused.kind;
-    return refused;
+    // Training does not have the values that the loss does not read, nor their marks.
+    if (error.status == Status::User && std::string(error.what()).find("elements cannot be split") != std::string::npos)
+      return verdict(Verdict::Refused, unreadMark, error.what());
+    return failed("the prediction is refused: " + kindOf(error.what()), error.what());
   }
   if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
     return failed("the plan's strategy, given back, is another", text);
@@ -625,7 +629,7 @@ std::optional<TracedCase> tracedCase(const Recipe &recipe) {
 static Result runSearched(const Recipe &recipe, const RunSettings &settings) {
   try {
     Result result = run(withFoundStrategy(recipe), settings);
-    if (result.verdict == Verdict::Refused)
+    if (result.verdict == Verdict::Refused && result.kind != unreadMark)
       return failed("the strategy that a search found is refused", result.text);
     return result;
   } catch (const Error &error) {
