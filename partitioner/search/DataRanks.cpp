@@ -1,7 +1,7 @@
 // Numbers the ranks and groups of a larger mesh.
 #include "partitioner/search/DataRanks.h"
 
-#include "runtime/base/AxisRole.h"
+#include "partitioner/search/Space.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -16,22 +16,7 @@ using check::length;
 
 namespace {
 
-using Coords =
-    std::vector<uint32_t>; // in the order of the mesh's axes; ranks are numbered by them, the last axis fastest
-
-uint32_t numberOf(const Coords &coords, const Coords &sizes) {
-  uint32_t number = 0;
-  for (size_t a = 0; a < sizes.size(); ++a)
-    number = number * sizes[a] + coords[a];
-  return number;
-}
-
-Coords coordsOf(uint32_t number, const Coords &sizes) {
-  Coords coords(sizes.size());
-  for (size_t a = sizes.size(); a-- > 0; number /= sizes[a])
-    coords[a] = number % sizes[a];
-  return coords;
-}
+using Coords = std::vector<int64_t>; // in the order of the mesh's axes
 
 bool isAlong(const plan::Group &group, const plan::MeshAxis &axis) {
   const std::string_view name = axis.name()->string_view();
@@ -42,26 +27,27 @@ bool isAlong(const plan::Group &group, const plan::MeshAxis &axis) {
 } // namespace
 
 std::shared_ptr<const PlanFile> withDataRanks(const plan::Plan &plan, uint32_t ranks) {
-  Coords before, sizes;
+  Mesh before, mesh; // in the default order, as all trial plans
   size_t data = 0;
   for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
-    const plan::MeshAxis &axis = *plan.mesh()->Get(a);
-    before.push_back(axis.size()), sizes.push_back(axis.size());
-    if (axis.name()->string_view() == axisName(AxisRole::Data))
-      data = a, sizes.back() = ranks;
+    before.axes.push_back({plan.mesh()->Get(a)->name()->str(), plan.mesh()->Get(a)->size()});
+    mesh.axes.push_back(before.axes.back());
+    if (mesh.axes.back().role() == AxisRole::Data)
+      data = a, mesh.axes.back().size = ranks;
   }
   plan::PlanT wide;
   std::map<std::pair<std::string_view, Coords>, uint32_t> groups; // by axes, and coordinates along the others
-  for (uint32_t r = 0; r < length(plan.ranks()) / before[data] * ranks; ++r) {
-    const Coords coords = coordsOf(r, sizes);
+  for (uint32_t r = 0; r < mesh.ranks(); ++r) {
+    const Coords coords = mesh.coords(r);
     Coords like = coords;
-    like[data] = coords[data] + 1 < ranks ? 0 : before[data] - 1;
-    std::unique_ptr<plan::RankT> &rank = wide.ranks.emplace_back(plan.ranks()->Get(numberOf(like, before))->UnPack());
-    rank->coords = coords;
+    like[data] = coords[data] + 1 < ranks ? 0 : before.axes[data].size - 1;
+    std::unique_ptr<plan::RankT> &rank =
+        wide.ranks.emplace_back(plan.ranks()->Get(static_cast<uint32_t>(before.rank(like)))->UnPack());
+    rank->coords.assign(coords.begin(), coords.end());
     for (uint32_t &group : rank->groups) {
       const plan::Group &given = *plan.groups()->Get(group);
       Coords others = coords;
-      for (uint32_t a = 0; a < sizes.size(); ++a)
+      for (uint32_t a = 0; a < others.size(); ++a)
         if (isAlong(given, *plan.mesh()->Get(a)))
           others[a] = 0;
       const auto [found, fresh] = groups.try_emplace({given.axis()->string_view(), std::move(others)},

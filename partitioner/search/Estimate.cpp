@@ -15,6 +15,12 @@ namespace {
 
 constexpr double milliseconds = 1e3;
 
+const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
+  static const LayerCost none;
+  const auto found = use.layers.find(layer.measured);
+  return found == use.layers.end() ? none : found->second;
+}
+
 } // namespace
 
 std::vector<size_t> positionsOf(const Schedule &shape, const std::vector<size_t> &begins, size_t layers) {
@@ -29,17 +35,6 @@ std::vector<size_t> positionsOf(const Schedule &shape, const std::vector<size_t>
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
                      PipelineNetwork network, std::span<const size_t> begins)
     : layers(layers), group(group), positions(std::move(positions)), network(std::move(network)), begins(begins) {}
-
-const LayerCost &Estimator::costOf(size_t layer, const PlanCosts &use) const {
-  static const LayerCost none;
-  std::vector<const LayerCost *> &costs = found[&use];
-  if (costs.empty())
-    for (const SearchLayer &one : layers) {
-      const auto measured = use.layers.find(one.measured);
-      costs.push_back(measured == use.layers.end() ? &none : &measured->second);
-    }
-  return *costs[layer];
-}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
@@ -70,7 +65,7 @@ Estimator::Units Estimator::unitsOf() const {
 std::vector<double> Estimator::secondsOf(const Units &units, const PlanCosts &use) const {
   std::vector<double> seconds(units.first.size());
   for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerCost &layer = costOf(i, use);
+    const LayerCost &layer = useOf(layers[i], use);
     seconds[units.of[i]] += layer.forward + layer.backward;
   }
   return seconds;
@@ -91,12 +86,8 @@ std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
     return {begins.begin(), begins.end()};
   if (stages > units.first.size())
     return {};
-  if (positions.size() == 1) {
-    const auto [known, fresh] = balanced.try_emplace(stages);
-    if (fresh)
-      known->second = layersOf(units, balancedCuts(secondsOf(units, costsAt(0)), stages));
-    return known->second;
-  }
+  if (positions.size() == 1)
+    return layersOf(units, balancedCuts(secondsOf(units, costsAt(0)), stages));
   UnevenParts parts;
   for (int64_t position = 0; position < group.pipeline; ++position)
     parts.costs.push_back(secondsOf(units, costsAt(position)));
@@ -137,7 +128,7 @@ std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
       const size_t last = end < units.first.size() ? units.first[end] : layers.size();
       size_t begin = end;
       for (size_t i = last; i-- > 0;) {
-        add(memory, costOf(i, kind.costs));
+        add(memory, useOf(layers[i], kind.costs));
         if (memory.fixed + memory.kept * flying[static_cast<size_t>(position)] / shares + memory.transient >
             (kind.capacity - kind.costs.others) / shares)
           break;
@@ -164,18 +155,18 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     const bool split = s > 0 && shape.backward == BackwardPass::Split;
     for (size_t i = begins[s]; i < end; ++i) {
       const SiteCosts &site = siteAt(position, i);
-      const LayerCost &layer = costOf(i, site.front().costs);
+      const LayerCost &layer = useOf(layers[i], site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
       stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient + (split ? layer.hidden : 0));
       stage.costs.weightGradient += milliseconds * layer.weightGradient;
       stage.parameters += layer.parameters;
       for (size_t k = 0; k < site.size(); ++k)
-        add(stage.memory[k], costOf(i, site[k].costs));
+        add(stage.memory[k], useOf(layers[i], site[k].costs));
       const int64_t owner = layers[i].tiedTo;
       if (owner >= 0 && positionOf[static_cast<size_t>(owner)] != positionOf[i] &&
           copied.emplace(position, owner).second)
         for (size_t k = 0; k < site.size(); ++k) {
-          const LayerCost &whole = costOf(static_cast<size_t>(owner), site[k].costs);
+          const LayerCost &whole = useOf(layers[static_cast<size_t>(owner)], site[k].costs);
           stage.memory[k].fixed +=
               layers[i].tiedShare * (whole.parameters + whole.copies + whole.gradients + whole.states);
         }
@@ -203,7 +194,7 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
   for (size_t s = 0; s < stages.size(); ++s) {
     passes[s].split = schedule.backward == BackwardPass::Split && s > 0;
     for (size_t i = stages[s].begin; i < stages[s].end; ++i)
-      passes[s].layers.push_back(&costOf(i, siteAt(schedule.rankOf(static_cast<int64_t>(s)), i).front().costs));
+      passes[s].layers.push_back(&useOf(layers[i], siteAt(schedule.rankOf(static_cast<int64_t>(s)), i).front().costs));
   }
   for (size_t rank = 0; rank < times.size(); ++rank)
     for (size_t w = times[rank].size(); w-- > 0;) { // so that the first pass is found last
@@ -246,7 +237,7 @@ std::vector<std::vector<LateSum>> Estimator::tiedSums(const Schedule &schedule, 
     double ready = 0;
     for (const int64_t position : readers)
       ready = std::max(ready, endOf(times[static_cast<size_t>(position)]));
-    const double bytes = tied.share * costOf(owner, costsAt(readers.front())).gradients;
+    const double bytes = tied.share * useOf(layers[owner], costsAt(readers.front())).gradients;
     const LateSum sum{network.sum(readers, bytes), ready};
     for (const int64_t position : readers)
       sums[static_cast<size_t>(position)].push_back(sum);
@@ -295,11 +286,11 @@ double Estimator::lowest(const ScheduleChoice &schedule) const {
 
 std::pair<double, double> Estimator::leastBytes() const {
   double bytes = 0, capacity = 0;
-  for (size_t i = 0; i < layers.size(); ++i) {
+  for (const SearchLayer &layer : layers) {
     double least = INFINITY;
     for (const SiteCosts *site : positions)
       for (const KindCosts &kind : *site) {
-        const LayerCost &cost = costOf(i, kind.costs);
+        const LayerCost &cost = useOf(layer, kind.costs);
         least = std::min(least, cost.parameters + cost.copies + cost.gradients + cost.states + cost.kept + cost.scores);
       }
     bytes += least;

@@ -6,7 +6,6 @@
 #include "partitioner/search/Space.h"
 
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -87,7 +86,6 @@ private:
     std::vector<size_t> first; ///< layer
     std::vector<size_t> of;    ///< unit of each layer
   };
-  const LayerCost &costOf(size_t layer, const PlanCosts &use) const;
   const SiteCosts &siteAt(int64_t position) const;
   const SiteCosts &siteAt(int64_t position, size_t layer) const;
   const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
@@ -115,8 +113,6 @@ private:
   std::vector<bool> mixed; ///< layers; empty: none
   const PipelineNetwork network;
   const std::span<const size_t> begins;
-  mutable std::map<const PlanCosts *, std::vector<const LayerCost *>> found; ///< by layer
-  mutable std::map<size_t, std::vector<size_t>> balanced; ///< cut(), by number of stages, of positions with equal costs
 };
 
 } // namespace cleave::partitioner

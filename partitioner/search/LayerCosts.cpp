@@ -3,7 +3,6 @@
 
 #include "partitioner/cost/Constants.h"
 #include "partitioner/cost/StepCost.h"
-#include "partitioner/cost/Work.h"
 #include "partitioner/search/DataRanks.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
@@ -293,7 +292,7 @@ private:
   }
 
   double bytesOf(const plan::Slot &slot) const {
-    return static_cast<double>(arenaBytes(slot)) * (zeroShare < 1 && isShare(slot) ? zeroShare : 1);
+    return static_cast<double>(arenaBytes(slot)) * (isShare(slot) ? zeroShare : 1);
   }
 
   /// Seconds that a step takes less than in the plan, because the shares of ZeRO are smaller.

@@ -91,11 +91,10 @@ Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
-  const MeshKey key{group.split.data, group.split.tensor, group.pipeline, group.order};
-  if (last && last->first == key)
-    return last->second;
-  auto [found, fresh] = placed.try_emplace(key);
-  last = &*found;
+  std::vector<int64_t> key{group.split.data, group.split.tensor, group.pipeline};
+  for (const AxisRole role : group.order)
+    key.push_back(static_cast<int64_t>(role));
+  auto [found, fresh] = placed.try_emplace(std::move(key));
   Placed &result = found->second;
   if (!fresh)
     return result;

@@ -10,7 +10,6 @@
 
 #include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -66,7 +65,6 @@ private:
     std::optional<SumGroup> sums;
     std::map<std::vector<int64_t>, SumGroup> tied; ///< by positions
   };
-  using MeshKey = std::tuple<int64_t, int64_t, int64_t, std::array<AxisRole, axisRoles.size()>>; // dp, tp, pp, order
   Placed &of(const PlanGroup &group);
   /// Ranks that sum together, while groups of the other ranks of `position` do so, too.
   SumGroup sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position);
@@ -87,8 +85,7 @@ private:
   std::vector<std::vector<uint32_t>> all;
   std::vector<int64_t> sharers;                  ///< by site
   std::map<std::vector<uint64_t>, Site> numbers; ///< by what matters of the devices
-  std::map<MeshKey, Placed> placed;
-  std::pair<const MeshKey, Placed> *last = nullptr; ///< of(): the last result
+  std::map<std::vector<int64_t>, Placed> placed; ///< by mesh
 };
 
 } // namespace cleave::partitioner

@@ -16,8 +16,6 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-void refuse(const std::string &name, const std::string &what) { throw userError(fmt::format("{}: {}", name, what)); }
-
 bool beginsWith(Bytes file, std::initializer_list<uint8_t> bytes) {
   return file.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), file.begin());
 }
@@ -26,7 +24,7 @@ bool isPng(Bytes file) { return beginsWith(file, {0x89, 'P', 'N', 'G', '\r', '\n
 
 PictureSize checkedSize(int64_t width, int64_t height, const std::string &name) {
   if (width < 1 || height < 1 || width > mostPixels / height)
-    refuse(name, fmt::format("a picture has 1 to {} pixels, found {} x {}", mostPixels, width, height));
+    throw userError(fmt::format("{}: a picture has 1 to {} pixels, found {} x {}", name, mostPixels, width, height));
   return {width, height};
 }
 
@@ -90,19 +88,17 @@ public:
 
   Picture decode() {
     const PictureSize size = this->size();
-    const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK,
-               grey = info.jpeg_color_space == JCS_GRAYSCALE;
-    info.out_color_space = cmyk ? JCS_CMYK : grey ? JCS_GRAYSCALE : JCS_RGB;
-    const int64_t components = cmyk ? 4 : grey ? 1 : 3;
+    const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+    info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     Picture picture{size.width, size.height, std::vector<uint8_t>(static_cast<size_t>(3 * size.width * size.height))};
-    line.resize(static_cast<size_t>(components * size.width));
+    line.resize(static_cast<size_t>(cmyk ? 4 * size.width : 0));
     if (setjmp(errors.back) == 0) {
       jpeg_start_decompress(&info);
       while (info.output_scanline < info.output_height) {
-        uint8_t *row = picture.row(info.output_scanline), *to = components == 3 ? row : line.data();
+        uint8_t *row = picture.row(info.output_scanline), *to = cmyk ? line.data() : row;
         jpeg_read_scanlines(&info, &to, 1);
-        for (int64_t x = 0; components != 3 && x < size.width; ++x)
-          toRgb(line.data() + components * x, grey, row + 3 * x);
+        for (int64_t x = 0; cmyk && x < size.width; ++x)
+          toRgb(line.data() + 4 * x, row + 3 * x);
       }
       jpeg_finish_decompress(&info);
       return picture;
@@ -118,10 +114,10 @@ private:
   }
 
   /// CMYK is stored inverted, as Adobe's programs write it.
-  static void toRgb(const uint8_t *from, bool grey, uint8_t *to) {
+  static void toRgb(const uint8_t *cmyk, uint8_t *to) {
     for (int c = 0; c < 3; ++c) {
-      const int ink = 255 - (grey ? 0 : from[c]), white = grey ? from[0] : from[3], product = ink * white + 128;
-      to[c] = static_cast<uint8_t>(grey ? from[0] : white - (((product >> 8) + product) >> 8));
+      const int product = (255 - cmyk[c]) * cmyk[3] + 128;
+      to[c] = static_cast<uint8_t>(cmyk[3] - (((product >> 8) + product) >> 8));
     }
   }
 
@@ -223,7 +219,16 @@ private:
   std::vector<png_bytep> rows;
 };
 
-[[noreturn]] void refuseType(Bytes file, const std::string &name) {
+/// Calls `read` with a decoder for the file's type.
+auto withDecoder(Bytes file, const std::string &name, auto read) {
+  if (isJpeg(file)) {
+    Jpeg jpeg(file, name);
+    return read(jpeg);
+  }
+  if (isPng(file)) {
+    Png png(file, name);
+    return read(png);
+  }
   throw userError(
       fmt::format("{}: {}", name, file.empty() ? "is empty" : "is neither a JPEG nor a PNG, by its first bytes"));
 }
@@ -231,19 +236,11 @@ private:
 } // namespace
 
 PictureSize pictureSize(Bytes file, const std::string &name) {
-  if (isJpeg(file))
-    return Jpeg(file, name).size();
-  if (isPng(file))
-    return Png(file, name).size();
-  refuseType(file, name);
+  return withDecoder(file, name, [](const auto &decoder) { return decoder.size(); });
 }
 
 Picture decodePicture(Bytes file, const std::string &name) {
-  if (isJpeg(file))
-    return Jpeg(file, name).decode();
-  if (isPng(file))
-    return Png(file, name).decode();
-  refuseType(file, name);
+  return withDecoder(file, name, [](auto &decoder) { return decoder.decode(); });
 }
 
 } // namespace cleave
