@@ -279,10 +279,12 @@ private:
 
   bool isSplitOverData(const plan::Slot &slot) const {
     for (uint32_t d = 0; slot.sharding() && d < length(slot.sharding()->dims()); ++d)
-      for (uint32_t f = 0; f < length(slot.sharding()->dims()->Get(d)->factors()); ++f)
-        for (const uint8_t axis : *slot.sharding()->dims()->Get(d)->factors()->Get(f)->axes())
-          if (plan.mesh()->Get(axis)->name()->string_view() == axisName(AxisRole::Data))
+      for (uint32_t f = 0; f < length(slot.sharding()->dims()->Get(d)->factors()); ++f) {
+        const auto *axes = slot.sharding()->dims()->Get(d)->factors()->Get(f)->axes(); // null: not split
+        for (uint32_t a = 0; a < length(axes); ++a)
+          if (plan.mesh()->Get(axes->Get(a))->name()->string_view() == axisName(AxisRole::Data))
             return true;
+      }
     return false;
   }
 
