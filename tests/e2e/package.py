@@ -142,9 +142,10 @@ class Package(Case):
         command("bash", "-ec", "\n".join(steps), cwd=self.folder.name)  # the commands that `cleave new` prints
         command(self.path("digits/build/digits"), "train", "--data", DIGITS, "--steps", 3, "--mesh", "dp=2,tp=2")
 
-    def test_the_page(self):
-        with open(os.path.join(ROOT, "docs", "your-model.md")) as page:
-            text = page.read()
+    def follow(self, page):
+        """Writes the files of a page and runs its commands; returns what they print."""
+        with open(os.path.join(ROOT, "docs", page)) as file:
+            text = file.read()
         script = ["set -e"]
         for file, kind, body in re.findall(r"(?:<!-- file: (\S+) -->\n)?```(\w+)\n(.*?)```", text, re.S):
             if kind == "bash":
@@ -152,8 +153,16 @@ class Package(Case):
             elif file:
                 script.append(f"cat > {file} <<'END_OF_FILE'\n{body}END_OF_FILE\n")
         os.symlink(programs.BUILD, self.path("build"))
-        env = {**os.environ, "HOME": self.folder.name}
-        said = command("bash", "-c", "\n".join(script), cwd=self.folder.name, env=env)
+        os.symlink(os.path.join(ROOT, "samples"), self.path("samples"))
+        return command("bash", "-c", "\n".join(script), cwd=self.folder.name, env={**os.environ, "HOME": self.folder.name})
+
+    def test_the_page_for_people_who_come_from_pytorch(self):
+        said = self.follow("from-pytorch.md")
+        self.assertEqual(len(re.findall(r"^tutorial: [\d,]+ steps, loss", said, re.M)), 3)
+        self.assertRegex(said, r"loss [\d.]+, accuracy [\d.]+%")
+
+    def test_the_page(self):
+        said = self.follow("your-model.md")
         self.assertIn("8 ranks = dp 2 x tp 2 x pp 2", said)
         self.assertIn("plan and graph agree", said)
         accuracy = float(re.search(r"^loss \S+, accuracy ([\d.]+)% of 200 samples", said, re.M).group(1))
