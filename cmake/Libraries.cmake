@@ -2,7 +2,7 @@
 # static.
 #
 # cleave_onednn, cleave_mpi   the library, or nothing if the build excludes it (CLEAVE_ONEDNN, CLEAVE_MPI)
-# cleave_fmt, cleave_zlib, cleave_crypto (OpenSSL's libcrypto), cleave_gomp, cleave_pictures (libjpeg-turbo and libpng)
+# cleave_fmt, cleave_zlib, cleave_crypto (OpenSSL's libcrypto), cleave_gomp, cleave_pictures (libjpeg-turbo, libpng and libarchive)
 # With CLEAVE_STATIC these libraries and the C++ libraries are linked statically: fmt from its headers (Debian has no static
 # library of it), zlib, libcrypto, libjpeg, libpng and libgomp from their static libraries.
 if(CLEAVE_STATIC AND (CLEAVE_COMPILER OR CLEAVE_ONEDNN OR CLEAVE_MPI))
@@ -40,11 +40,13 @@ target_link_libraries(cleave_zlib INTERFACE ZLIB::ZLIB)
 if(CLEAVE_STATIC)
   find_library(CLEAVE_JPEG libjpeg.a REQUIRED)
   find_library(CLEAVE_PNG libpng.a REQUIRED)
-  target_link_libraries(cleave_pictures INTERFACE ${CLEAVE_JPEG} ${CLEAVE_PNG} ZLIB::ZLIB m)
+  find_library(CLEAVE_ARCHIVE libarchive.a REQUIRED) # of which only tars are used, so none of the libraries that it needs
+  target_link_libraries(cleave_pictures INTERFACE ${CLEAVE_JPEG} ${CLEAVE_PNG} ${CLEAVE_ARCHIVE} ZLIB::ZLIB m)
 else()
   find_package(JPEG REQUIRED)
   find_package(PNG REQUIRED)
-  target_link_libraries(cleave_pictures INTERFACE JPEG::JPEG PNG::PNG)
+  find_package(LibArchive REQUIRED)
+  target_link_libraries(cleave_pictures INTERFACE JPEG::JPEG PNG::PNG LibArchive::LibArchive)
 endif()
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 target_link_libraries(cleave_crypto INTERFACE OpenSSL::Crypto)

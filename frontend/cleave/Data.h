@@ -2,6 +2,7 @@
 // receives the last (or the last few: TrainConfig::targets).
 #pragma once
 #include "cleave/Dataset.h"
+#include "cleave/Transforms.h"
 
 #include <cstdint>
 #include <memory>
@@ -25,8 +26,16 @@ struct SyntheticImages {
   int64_t channels = 3, height = 224, width = 224, classes = 1000;
 };
 
+/// Pictures with a class each: "image" f32 [channels, height, width], "label" i32. What --data holds decides how they
+/// are read: DIR/train/CLASS/* and DIR/val/CLASS/*, DIR/train/*.tar (WebDataset), DIR/train/*.rec or DIR/train.rec
+/// (MXNet), or MNIST's IDX files. Files are JPEG or PNG. `channels` is 3, or 1 of grey.
+struct Pictures {
+  int64_t channels = 3, height = 224, width = 224, classes = 1000;
+  Transforms train = {}, eval = {}; ///< without any, pictures must have the model's size
+};
+
 /// A user-defined data set: derive from Dataset (Dataset.h) and assign `std::make_shared<MyData>()` to
 /// TrainConfig::data. Its last field is the loss's target.
-using Data = std::variant<Mnist, Text, SyntheticImages, std::shared_ptr<Dataset>>;
+using Data = std::variant<Mnist, Text, SyntheticImages, std::shared_ptr<Dataset>, Pictures>;
 
 } // namespace cleave

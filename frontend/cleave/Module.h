@@ -44,6 +44,11 @@ public:
   /// Source location in the user's program at which the parameter was created.
   Where place() const { return made; }
 
+  /// Begins with other values than the layer's, as by PyTorch's torch.nn.init.
+  Parameter &initialise(Init init) {
+    begin = init.resolve(sizes);
+    return *this;
+  }
   /// A frozen parameter gets no gradient and no update.
   Parameter &requiresGrad(bool on) {
     trains = on;
@@ -209,7 +214,8 @@ public:
 
 /// An index into a list of modules, with its source location.
 struct ListIndex {
-  template <std::integral I> ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
+  template <std::integral I>
+  ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
       : number(static_cast<int64_t>(number)), where(where) {}
   int64_t number;
   Where where;

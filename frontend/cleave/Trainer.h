@@ -24,6 +24,9 @@ struct TrainConfig {
   LossFunction loss = crossEntropy;
   Optimizer optimizer = Sgd{};
   LearningRateSchedule learningRate = ConstantLr{};
+  /// > 0: the optimizer's learning rate is that of a batch of so many samples, and other batches use it in proportion
+  /// (Goyal et al. 2017). --lr is used as it is.
+  int64_t learningRateBatch = 0;
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
   int64_t batch = 32;             ///< samples of the global batch

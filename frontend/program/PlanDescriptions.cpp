@@ -2,6 +2,7 @@
 #include "frontend/program/PlanDescriptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "runtime/checkpoint/TrainingJson.h"
+#include "runtime/plan/StoredTransforms.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace cleave {
 
 plan::DataT dataOf(const Data &data) {
   constexpr plan::DataKind kind[] = {plan::DataKind::Mnist, plan::DataKind::Text, plan::DataKind::Synthetic,
-                                     plan::DataKind::Custom};
+                                     plan::DataKind::Custom, plan::DataKind::Pictures};
   plan::DataT stored;
   stored.kind = kind[data.index()];
   for (const DataField &field : fieldsOf(data)) {
@@ -23,6 +24,10 @@ plan::DataT dataOf(const Data &data) {
   if (const Text *text = std::get_if<Text>(&data)) {
     stored.context = text->context;
     stored.vocab = text->vocab;
+  }
+  if (const Pictures *pictures = std::get_if<Pictures>(&data)) {
+    stored.train = storedTransforms(pictures->train);
+    stored.eval = storedTransforms(pictures->eval);
   }
   return stored;
 }

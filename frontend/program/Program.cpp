@@ -3,6 +3,7 @@
 #include "frontend/program/DeviceTable.h"
 #include "frontend/program/Files.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/ShowSample.h"
 #include "frontend/trace/Diagnose.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Counted.h"
@@ -34,6 +35,7 @@ namespace {
 struct CommandLine {
   RunOptions run;
   std::string output; ///< -o
+  SampleRequest sample;
 };
 
 /// The commands of every program.
@@ -50,6 +52,8 @@ constexpr EveryProgram everyProgram[] = {
      "the file, one row a sample", "FILE.npy"},
     {"plan", "compiles the training step into a plan file", commands::planOnly, "the plan file", "FILE.plan", false},
     {"check", "compares the plan with the reference interpreter", commands::check},
+    {"data", "shows what the model is given for one sample", commands::data, "write the first field",
+     "FILE.npy|FILE.png", false},
     {"graph", "writes the traced graph as IR", commands::graph, "the IR file (default: standard output)", "FILE.mlir",
      false}};
 
@@ -61,6 +65,13 @@ void addCommands(CLI::App &app, CommandLine &line) {
     addOptions(added, programOptions(), each.command, line.run);
     if (each.output)
       added.add_option("-o,--output", line.output, each.output)->type_name(each.file)->required(each.outputRequired);
+    if (each.command != commands::data)
+      continue;
+    added.add_option("--split", line.sample.split, "train or eval (default: train)")
+        ->type_name("train|eval")
+        ->check(CLI::IsMember({"train", "eval"}));
+    added.add_option("--index", line.sample.index, "number of the sample in the split (default: 0)")->type_name("K");
+    added.add_option("--file", line.sample.file, "a picture instead of a sample")->type_name("PATH");
   }
 }
 
@@ -107,7 +118,7 @@ struct Program::Impl {
   std::string optionsJson() const;
   void addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const;
   void runOwn(const Own &own, RunOptions options, Trainer &trainer) const;
-  int command(const CommandLine &line, const CLI::App &app, Trainer &trainer);
+  int command(const CommandLine &line, const CLI::App &app, Trainer &trainer, const Data &data);
 };
 
 /// The value of an option of the model, if it is given. Other options are skipped.
@@ -283,7 +294,7 @@ static void printPlan(const std::string &path, bool json) {
                 .c_str());
 }
 
-int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer &trainer) {
+int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer &trainer, const Data &data) {
   const std::string command = app.get_subcommands().at(0)->get_name();
   for (const Own &own : commands)
     if (command == own.name)
@@ -294,7 +305,11 @@ int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer
     trainer.evaluate(line.run);
   else if (command == "predict")
     trainer.predict(line.run, line.output);
-  else if (command == "graph")
+  else if (command == "data") {
+    SampleRequest request = line.sample;
+    request.output = line.output;
+    showSample(data, line.run, request);
+  } else if (command == "graph")
     writeText(line.output, trainer.graph(line.run));
   else if (command == "plan") {
     if (launchedRank() != 0) // only one process writes
@@ -387,8 +402,8 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
     auto [module, model] = callUser([] { return "model"; }, make);
     model.name = impl->name;
     model.options = impl->optionsJson();
-    Trainer trainer(std::move(model), std::move(config));
-    return impl->command(line, app, trainer);
+    Trainer trainer(std::move(model), config);
+    return impl->command(line, app, trainer, config.data);
   };
   return guardedMain([&]() -> int {
     try {

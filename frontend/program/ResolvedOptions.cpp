@@ -9,6 +9,7 @@
 #include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/data/PictureSource.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
@@ -319,6 +320,9 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
     resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
   chooseBatches(resolved, config, options);
+  if (config.learningRateBatch > 0 && !options.lr && config.optimizer.index() == resolved.config.optimizer.index())
+    std::visit([&](auto &o) { o.lr *= double(resolved.batch) / double(config.learningRateBatch); },
+               resolved.config.optimizer);
   resolved.seed = options.seed.value_or(0);
   resolved.threads = options.threads
                          ? static_cast<unsigned>(*options.threads)
@@ -327,7 +331,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.code = options.code;
   if (cluster)
     cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
-  resolved.data = std::make_shared<plan::DataT>(dataOf(config.data));
+  auto data = std::make_shared<plan::DataT>(dataOf(config.data));
+  if (std::holds_alternative<Pictures>(config.data) && !options.data.empty())
+    data->class_names = classNamesAt(options.data);
+  resolved.data = std::move(data);
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
   resolved.dumpProblems = options.dumpProblems;

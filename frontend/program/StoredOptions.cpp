@@ -7,7 +7,10 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/Launcher.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <fmt/format.h>
 
 namespace cleave {
@@ -60,6 +63,19 @@ void takePrecision(const plan::TrainingT &training, RunOptions &options) {
     options.lossScale = stored.lossScale;
   if (options.reduceDtype.empty())
     options.reduceDtype = stored.reduce;
+}
+
+void takeTransforms(const std::string &stored, plan::DataT &data) {
+  plan::DataT trained = parseData(stored);
+  if (trained.kind != plan::DataKind::Pictures)
+    return;
+  const auto same = [](const auto &a, const auto &b) { return a->kind == b->kind && a->numbers == b->numbers; };
+  if (!std::ranges::equal(trained.eval, data.eval, same) && launchedRank() == 0)
+    std::fputs("warning: the program's transforms of evaluation are not those of the checkpoint, which are used\n",
+               stderr);
+  data.eval = std::move(trained.eval);
+  if (data.class_names.empty())
+    data.class_names = std::move(trained.class_names);
 }
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {

@@ -18,6 +18,10 @@ void takeFromPlan(const PlanFile &plan, RunOptions &options);
 /// cluster are left to resolveOptions(). Throws userError if the plan is of another model.
 void takeFromLike(const Model &model, RunOptions &options);
 
+/// Takes the transforms of evaluation, and the classes if no others are known, from a checkpoint's data. Warns if the
+/// program's transforms are others.
+void takeTransforms(const std::string &stored, plan::DataT &data);
+
 /// Takes the precision from a stored training if the options do not set it.
 void takePrecision(const plan::TrainingT &training, RunOptions &options);
 

@@ -4,6 +4,7 @@
 #include "frontend/program/Check.h"
 #include "frontend/program/Files.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/PlanDescriptions.h"
 #include "frontend/program/PredictorImpl.h"
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
@@ -49,8 +50,11 @@ struct Trainer::Impl {
   /// it found, without code and record; null if nothing was left to it.
   std::shared_ptr<const PlanFile> search(ResolvedOptions &resolved, const RunOptions &options,
                                          bool interruptible = false);
-  /// All options of a run. A prediction has no batch of evaluation.
-  ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training) const;
+  /// All options of a run. A prediction has no batch of evaluation. `trained`: the checkpoint that is read; null: none.
+  /// A resumed training uses no more threads than before, so that it gives the same bits; an evaluation uses the
+  /// transforms of the training's pictures.
+  ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training,
+                          const CheckpointInfo *trained = nullptr) const;
   /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
   static const passes::CompileOptions &forThisMachine(ResolvedOptions &resolved);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
@@ -60,7 +64,8 @@ struct Trainer::Impl {
   bool warned = false, warnedOfMicrobatches = false;
   std::shared_ptr<passes::SearchCache> searchCache; ///< of plan(); null: none
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
-  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds);
+  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds,
+                                         const CheckpointInfo *trained = nullptr);
   /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
   /// messages.
   CheckpointInfo checkpointOf(const RunOptions &options, const char *what) const;
@@ -115,7 +120,8 @@ std::shared_ptr<const PlanFile> Trainer::Impl::search(ResolvedOptions &resolved,
   return found.plan;
 }
 
-ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose) const {
+ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose,
+                                       const CheckpointInfo *trained) const {
   TrainConfig own = config;
   if (purpose == passes::Purpose::Prediction) {
     own.evalBatch = 0;
@@ -126,6 +132,16 @@ ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpo
   ResolvedOptions resolved = resolveOptions(own, options);
   resolved.model = model.name;
   resolved.modelOptions = model.options;
+  if (options.resume && trained && !options.threads &&
+      trained->threads && // other threads would add up in another order
+      trained->ranks == resolved.strategy.mesh.ranks() && !resolved.toSearch)
+    resolved.threads = std::min(resolved.threads, static_cast<unsigned>(trained->threads));
+  if (!options.resume && trained && std::holds_alternative<Pictures>(config.data)) {
+    auto data = std::make_shared<plan::DataT>(dataOf(config.data));
+    data->class_names = resolved.data->class_names;
+    takeTransforms(trained->data, *data);
+    resolved.data = std::move(data);
+  }
   return resolved;
 }
 
@@ -143,7 +159,8 @@ static RunOptions onLaunchedRanks(RunOptions options) {
   return options;
 }
 
-std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds) {
+std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds,
+                                                      const CheckpointInfo *trained) {
   const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
   const double wait = options.timeout.value_or(meetingSeconds);
@@ -158,7 +175,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     plan = planForAllRanks(
         load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    ResolvedOptions resolved = resolve(onLaunchedRanks(options));
+    ResolvedOptions resolved = resolve(onLaunchedRanks(options), passes::Purpose::Training, trained);
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -191,10 +208,13 @@ void Trainer::train(const RunOptions &given) {
   checkTraining(options);
   checkFiles(impl->config.data, options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
-  if (options.resume && options.plan.empty())
-    takeFromCheckpoint(readCheckpointInfo(options.checkpoint, options.atStep), options);
+  std::optional<CheckpointInfo> resumed;
+  if (options.resume && options.plan.empty()) {
+    resumed = readCheckpointInfo(options.checkpoint, options.atStep);
+    takeFromCheckpoint(*resumed, options);
+  }
   double seconds = 0;
-  const auto plan = impl->planOf(options, &seconds);
+  const auto plan = impl->planOf(options, &seconds, resumed ? &*resumed : nullptr);
   options.data = dataPlace(impl->config.data, options);
   runTraining(plan, options, customData(impl->config.data), seconds);
 }
@@ -227,7 +247,7 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
       options.evalBatch = info.evalBatch;
   }
   double seconds = 0;
-  const auto plan = impl->planOf(options, &seconds);
+  const auto plan = impl->planOf(options, &seconds, &info);
   const EvalResult result = runEval(plan, options, customData(impl->config.data));
   return {result.loss, result.accuracy, result.samples};
 }
@@ -242,7 +262,7 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
-  ResolvedOptions resolved = resolve(options, passes::Purpose::Prediction);
+  ResolvedOptions resolved = resolve(options, passes::Purpose::Prediction, &info);
   GraphModule graph = tracePrediction(model, resolved.config, resolved.batch);
   const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(resolved)),
@@ -262,12 +282,13 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
 
 Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl->load(options)); }
 
-void Trainer::predict(const RunOptions &options, const std::string &file) {
-  const std::string place = dataPlace(impl->config.data, options); // report a missing data set before compiling
+void Trainer::predict(const RunOptions &given, const std::string &file) {
+  RunOptions options = given;
+  options.data = dataPlace(impl->config.data, given); // report a missing data set before compiling
   const auto loaded = impl->load(options);
   checkFiles(impl->config.data, options, outputFiles(file, loaded->prediction.outputs().size()));
-  const OpenedData data =
-      openPlanData(loaded->prediction.plan(), place, customData(impl->config.data), {.train = false, .labels = false});
+  const OpenedData data = openPlanData(loaded->prediction.plan(), options, customData(impl->config.data),
+                                       {.train = false, .labels = false});
   const std::string said = writePredictions(loaded->prediction, *data.source, Split::Eval, file, options.json);
   if (launchedRank() == 0)
     std::puts(said.c_str());
@@ -341,8 +362,8 @@ CheckResult Trainer::check(const RunOptions &given) {
   const passes::CompileOptions &compile = Impl::forThisMachine(resolved);
   if (!plan)
     plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(resolved), compile), "the compiled plan");
-  const OpenedData data =
-      openPlanData(plan->plan(), dataPlace(impl->config.data, options), customData(impl->config.data));
+  options.data = dataPlace(impl->config.data, options);
+  const OpenedData data = openPlanData(plan->plan(), options, customData(impl->config.data));
   const GraphModule step = passes::step(impl->trace(resolved), compile);
   return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), resolved.threads);
 }

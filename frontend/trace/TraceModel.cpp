@@ -285,6 +285,9 @@ std::vector<DataField> fieldsOf(const Data &data) {
   if (const SyntheticImages *images = std::get_if<SyntheticImages>(&data))
     return {{"image", FieldType::F32, {images->channels, images->height, images->width}, 0},
             {"label", FieldType::I32, {}, images->classes}};
+  if (const Pictures *pictures = std::get_if<Pictures>(&data))
+    return {{"image", FieldType::F32, {pictures->channels, pictures->height, pictures->width}, 0},
+            {"label", FieldType::I32, {}, pictures->classes}};
   const auto &own = std::get<std::shared_ptr<Dataset>>(data);
   if (!own)
     throw userError("data: the program's data set must not be a null pointer");

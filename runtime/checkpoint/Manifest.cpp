@@ -115,6 +115,8 @@ static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
   info.training = unembed(json, "training");
   info.data = unembed(json, "data");
   info.planHash = json.value("plan_hash", "");
+  info.ranks = json.contains("ranks") ? count(json, "ranks", 1, name) : 0;
+  info.threads = json.contains("threads") ? count(json, "threads", 1, name) : 0;
   return info;
 }
 
@@ -222,6 +224,10 @@ std::string printManifest(const Manifest &manifest) {
   json["training"] = embed(info.training);
   json["data"] = embed(info.data);
   json["plan_hash"] = info.planHash;
+  if (info.ranks)
+    json["ranks"] = info.ranks;
+  if (info.threads)
+    json["threads"] = info.threads;
   Json earlier = Json::array(), files = Json::object(), tensors = Json::object();
   for (const KeptCheckpoint &kept : manifest.earlier)
     earlier.push_back(Json{{"manifest", kept.manifest}, {"step", kept.step}});

@@ -3,8 +3,10 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
+#include "runtime/base/TransformFields.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/OptimizerFields.h"
+#include "runtime/plan/StoredTransforms.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 // Names by the values of the schema's enumerations.
 constexpr std::array rateNames{"constant", "step", "cosine", "warmup_cosine"};
-constexpr std::array dataNames{"mnist", "text", "synthetic", "custom"};
+constexpr std::array dataNames{"mnist", "text", "synthetic", "custom", "pictures"};
 
 template <size_t N, typename Kind> const char *nameIn(const std::array<const char *, N> &names, Kind kind) {
   static_assert(static_cast<size_t>(Kind::MAX) + 1 == N);
@@ -156,6 +158,54 @@ plan::TrainingT parseTraining(const std::string &text) {
   return training;
 }
 
+/// A list of objects of a kind and the transform's numbers by name.
+static Json transformsJson(const StoredTransforms &stored) {
+  Json list = Json::array();
+  for (const Transform &transform : transformsOf(stored)) {
+    Json entry{{"kind", transformNames[transform.index()]}};
+    const auto add = [&](const char *name, const auto &number, double, double) {
+      entry[name] = static_cast<double>(number);
+    };
+    std::visit([&](const auto &each) { eachNumber(each, add); }, transform);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+static StoredTransforms parseTransforms(const Json &list) {
+  StoredTransforms stored;
+  for (const Json &entry : list) {
+    auto &transform = stored.emplace_back(std::make_unique<plan::TransformT>());
+    transform->kind = kindOf<plan::TransformKind>(transformNames, "data.transform", entry.at("kind"));
+    Transform example = transformOfKind(static_cast<size_t>(transform->kind));
+    const auto take = [&](const char *name, const auto &, double, double) {
+      transform->numbers.push_back(entry.at(name).get<double>());
+    };
+    std::visit([&](auto &each) { eachNumber(each, take); }, example);
+  }
+  transformsOf(stored); // refuses those that cannot be
+  return stored;
+}
+
+plan::DataT parseData(const std::string &text) {
+  plan::DataT data;
+  if (text.empty())
+    return data;
+  try {
+    const auto json = parseJson<Json>(text, "checkpoint data");
+    data.kind = kindOf<plan::DataKind>(dataNames, "data.kind", json.value("kind", "custom"));
+    if (json.contains("class_names"))
+      data.class_names = json.at("class_names").get<std::vector<std::string>>();
+    if (json.contains("train"))
+      data.train = parseTransforms(json.at("train"));
+    if (json.contains("eval"))
+      data.eval = parseTransforms(json.at("eval"));
+  } catch (const nlohmann::json::exception &e) {
+    throw environmentError(fmt::format("checkpoint data: not the JSON object expected: {}", e.what()));
+  }
+  return data;
+}
+
 std::string dataJson(const plan::DataT &data) {
   Json json{{"kind", nameIn(dataNames, data.kind)}, {"fields", Json::array()}};
   for (const auto &field : data.fields) {
@@ -168,6 +218,12 @@ std::string dataJson(const plan::DataT &data) {
     json["context"] = data.context;
     json["vocab"] = data.vocab;
   }
+  if (data.kind == plan::DataKind::Pictures) {
+    json["train"] = transformsJson(data.train);
+    json["eval"] = transformsJson(data.eval);
+  }
+  if (!data.class_names.empty())
+    json["class_names"] = data.class_names;
   return jsonText(json);
 }
 

@@ -21,7 +21,10 @@ std::string trainingJson(const plan::TrainingT &training);
 /// environmentError that names key and value if the text is not such an object.
 plan::TrainingT parseTraining(const std::string &json);
 
-/// {"kind","fields",[...]}, and for text also "context" and "vocab".
+/// {"kind","fields",[...]}, for text also "context" and "vocab", for pictures the transforms "train" and "eval", and
+/// "class_names" if they are known.
 std::string dataJson(const plan::DataT &data);
+/// The reverse, without fields, context and vocab. Throws environmentError that names key and value.
+plan::DataT parseData(const std::string &json);
 
 } // namespace cleave

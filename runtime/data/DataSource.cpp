@@ -4,9 +4,10 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/UserCode.h"
 #include "runtime/data/Mnist.h"
+#include "runtime/data/PictureSource.h"
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
-#include "runtime/plan/Text.h"
+#include "runtime/plan/StoredTransforms.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,8 @@ bool DataField::isLabel() const {
   return dtype == FieldType::I32 && name != "tokens" &&
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
 }
+
+std::vector<int64_t> Dataset::shards(Split) const { return {}; }
 
 void Dataset::read(const SampleId &sample, Random &, std::span<std::byte *const> to) const {
   for (size_t field = 0; field < to.size(); ++field)
@@ -54,24 +57,20 @@ void readField(const DataSource &source, const SampleId &sample, uint64_t seed, 
   readSample(source, sample, seed, list);
 }
 
-DataSpec DataSpec::of(const plan::Plan &plan) {
-  DataSpec spec{plan::DataKind::Custom, {}};
-  const plan::Data *data = plan.data();
-  if (!data)
-    return spec;
-  spec.kind = data->kind();
-  spec.context = data->context();
-  spec.vocab = data->vocab();
-  for (uint32_t i = 0; data->fields() && i < data->fields()->size(); ++i) {
-    const plan::DataField &from = *data->fields()->Get(i);
-    DataField &field = spec.fields.emplace_back();
-    field.name = text(from.name());
-    field.dtype = from.dtype() == plan::DType::I32 ? FieldType::I32 : FieldType::F32;
-    if (from.shape())
-      field.shape.assign(from.shape()->begin(), from.shape()->end());
-    field.classes = from.classes();
-  }
+DataSpec DataSpec::of(const plan::DataT &data) {
+  DataSpec spec{data.kind,       {}, data.context, data.vocab, transformsOf(data.train), transformsOf(data.eval),
+                data.class_names};
+  for (const auto &from : data.fields)
+    spec.fields.push_back(
+        {from->name, from->dtype == plan::DType::I32 ? FieldType::I32 : FieldType::F32, from->shape, from->classes});
   return spec;
+}
+
+DataSpec DataSpec::of(const plan::Plan &plan) {
+  plan::DataT data;
+  if (plan.data())
+    plan.data()->UnPackTo(&data);
+  return of(data);
 }
 
 int64_t DataSpec::classes(const std::string &name) const {
@@ -88,10 +87,8 @@ std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &wh
                                 plan::EnumNameDataKind(spec.kind)));
   if (where == "synthetic")
     return std::make_unique<SyntheticSource>(spec.fields, size, seed, spec.vocab);
-  if (spec.kind == plan::DataKind::Mnist) {
-    const int64_t classes = spec.classes("label");
-    return std::make_unique<MnistSource>(where, classes > 0 ? classes : 10, needs);
-  }
+  if (spec.kind == plan::DataKind::Mnist || spec.kind == plan::DataKind::Pictures)
+    return openPictures(spec, where, needs);
   if (spec.kind == plan::DataKind::Text)
     return std::make_unique<TextSource>(where, spec.context, spec.vocab, needs);
   throw userError(
@@ -103,7 +100,7 @@ std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &wh
 std::vector<std::string> dataFiles(plan::DataKind kind, const std::string &where) {
   if (where.empty() || where == "synthetic")
     return {};
-  if (kind == plan::DataKind::Mnist)
+  if (kind == plan::DataKind::Mnist || kind == plan::DataKind::Pictures)
     return MnistSource::files(where);
   if (kind == plan::DataKind::Text)
     return TextSource::files(where);

@@ -1,6 +1,7 @@
 // Data sets by name: the plan's description of its data, and opening the built-in data set.
 #pragma once
 #include "cleave/Dataset.h"
+#include "cleave/Transforms.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <memory>
@@ -27,12 +28,15 @@ void readField(const DataSource &source, const SampleId &sample, uint64_t seed, 
 struct DataSpec {
   plan::DataKind kind;
   std::vector<DataField> fields;
-  int64_t context = 0; ///< text: characters per window
-  int64_t vocab = 0;   ///< text: character codes lie in [0, vocab)
+  int64_t context = 0;                 ///< text: characters per window
+  int64_t vocab = 0;                   ///< text: character codes lie in [0, vocab)
+  Transforms train, eval;              ///< pictures: what is done to those of each split
+  std::vector<std::string> classNames; ///< pictures: by label; empty: not known
 
   /// Number of classes of the field; 0 if it holds no labels.
   int64_t classes(const std::string &name) const;
 
+  static DataSpec of(const plan::DataT &data);
   /// The description in a plan; without one, a custom data set without fields.
   static DataSpec of(const plan::Plan &plan);
 };
@@ -47,6 +51,8 @@ struct SyntheticSize {
 struct DataNeeds {
   bool train = true, eval = true; ///< splits
   bool labels = true;             ///< the loss's target
+  bool fastDecode = false;        ///< pictures of training: DecodeMode::Fast
+  bool skipBadFiles = false;      ///< pictures: another sample takes the place of one whose file is damaged
 };
 
 /// Opens the data set that a plan expects. `where`: a folder or file, or "synthetic". Throws userError that names the

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <iterator>
+#include <limits>
+#include <numeric>
 #include <set>
 
 namespace cleave {
@@ -49,7 +51,7 @@ Loader::Reads Loader::readsOf(const plan::Plan &plan, unsigned rank, bool eval) 
       for (size_t d = 1; d < part.global.size(); ++d)
         whole = whole && box.size[d] == part.global[d] && part.shape[d] == part.global[d];
       if (!whole)
-        scratch[bound.field].resize(size_t(source.fields()[bound.field].bytes()));
+        partial[bound.field] = true;
       const int64_t first = part.microbatch * part.global[0] + box.globalStart[0];
       all.push_back({&bound, &box, first, part.offset + uint64_t(box.localStart[0]) * rowBytes, rowBytes, whole});
       ends.insert({first, first + box.size[0]});
@@ -67,76 +69,111 @@ Loader::Reads Loader::readsOf(const plan::Plan &plan, unsigned rank, bool eval) 
   return reads;
 }
 
-Loader::Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order)
-    : source(source), order(order), seed(plan.seed()), scratch(source.fields().size()), wanted(source.fields().size()),
+Loader::Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order, unsigned count)
+    : source(source), order(order), seed(plan.seed()), partial(source.fields().size()),
       train(readsOf(plan, rank, false)), eval(readsOf(plan, rank, true)) {
-  if (!train.rows.empty() || !eval.rows.empty())
-    helper = startThread(fmt::format("reading the data of rank {}", rank), [this] { work(); });
+  if (train.rows.empty() && eval.rows.empty())
+    return;
+  const auto largest = [](const Reads &reads) {
+    return std::accumulate(reads.rows.begin(), reads.rows.end(), int64_t{0},
+                           [](int64_t sum, const Rows &rows) { return sum + rows.end - rows.first; });
+  };
+  const auto most = static_cast<size_t>(std::max(largest(train), largest(eval)));
+  workers.resize(std::clamp<size_t>(count, 1, most));
+  for (Worker &worker : workers) {
+    worker.scratch.resize(partial.size());
+    worker.wanted.resize(partial.size());
+    for (size_t field = 0; field < partial.size(); ++field)
+      if (partial[field])
+        worker.scratch[field].resize(size_t(source.fields()[field].bytes()));
+  }
+  try {
+    for (Worker &worker : workers)
+      helpers.push_back(
+          startThread(fmt::format("reading the data of rank {}", rank), [this, &worker] { work(worker); }));
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-Loader::~Loader() {
+Loader::~Loader() { end(); }
+
+void Loader::end() {
   {
     std::lock_guard lock(mutex);
     stop = true;
   }
   changed.notify_all();
-  if (helper.joinable())
+  for (std::thread &helper : helpers)
     helper.join();
 }
 
 void Loader::start(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *into) {
-  if (!helper.joinable())
+  if (helpers.empty())
     return;
+  assert(batch.count > 0 && "a batch has samples");
   {
     std::lock_guard lock(mutex);
-    assert(!busy && "one batch at a time");
+    assert(working == 0 && "one batch at a time");
     job = batch;
     target = buffer;
     sums = into;
-    busy = true;
+    nextRow = 0;
+    working = workers.size();
+    ++jobs;
   }
   changed.notify_all();
 }
 
 void Loader::wait() {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [this] { return !busy; });
+  changed.wait(lock, [this] { return working == 0; });
   if (failure)
     std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
-void Loader::work() {
+void Loader::work(Worker &worker) {
   std::unique_lock lock(mutex);
   for (;;) {
-    changed.wait(lock, [this] { return busy || stop; });
+    changed.wait(lock, [&] { return worker.jobs < jobs || stop; });
     if (stop)
       return;
     lock.unlock();
-    std::exception_ptr caught;
-    try {
-      fill(job, target, sums);
-    } catch (...) {
-      caught = std::current_exception();
-    }
+    worker.sums.clear();
+    fill(worker);
     lock.lock();
-    failure = caught;
-    busy = false;
+    ++worker.jobs;
+    if (--working > 0)
+      continue;
+    if (sums) {
+      sums->clear();
+      for (const Worker &each : workers)
+        sums->insert(sums->end(), each.sums.begin(), each.sums.end());
+      std::ranges::sort(*sums, {}, [](const RowChecksum &sum) { return std::pair(sum.row, sum.field); });
+    }
     changed.notify_all();
   }
 }
 
-void Loader::fill(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *checksums) {
-  assert(batch.count > 0 && "a batch has samples");
-  const std::vector<Rows> &all = (batch.split == Split::Train ? train : eval).rows;
-  const auto epochOrder = batch.split == Split::Train && !all.empty() ? order.of(batch.epoch) : nullptr;
-  if (checksums)
-    checksums->clear();
-  for (const Rows &rows : all)
-    for (int64_t row = rows.first; row < rows.end; ++row) {
-      const int64_t position = batch.first + row % batch.count;
+void Loader::fill(Worker &worker) {
+  const auto epochOrder = job.split == Split::Train && !train.rows.empty() ? order.of(job.epoch) : nullptr;
+  for (int64_t next = nextRow++, skipped = 0; const Rows &rows : (job.split == Split::Train ? train : eval).rows) {
+    for (; next - skipped < rows.end - rows.first; next = nextRow++) {
+      const int64_t row = rows.first + next - skipped, position = job.first + row % job.count;
       const int64_t index = epochOrder ? int64_t((*epochOrder)[size_t(position)]) : position;
-      fillRow({batch.split, index, epochOrder ? batch.epoch : 0}, row, rows.places, buffer, checksums);
+      try {
+        fillRow({job.split, index, epochOrder ? job.epoch : 0}, row, rows.places, worker);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!failure || row < failedRow)
+          failure = std::current_exception(), failedRow = row;
+        nextRow = std::numeric_limits<int64_t>::max() / 2; // earlier rows are being read already
+        return;
+      }
     }
+    skipped += rows.end - rows.first;
+  }
 }
 
 /// Copies the part of a sample inside a box (dimensions 1...) to its position in a row of the local tensor, which has
@@ -172,10 +209,10 @@ void Loader::checkLabels(const SampleId &sample, const Bound &bound, const std::
   }
 }
 
-void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, std::byte *buffer,
-                     std::vector<RowChecksum> *checksums) {
+void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, Worker &worker) {
+  std::vector<std::byte *> &wanted = worker.wanted;
   const auto in = [&](const Place &place) {
-    return buffer + place.offset + uint64_t(row - place.first) * place.rowBytes;
+    return target + place.offset + uint64_t(row - place.first) * place.rowBytes;
   };
   std::fill(wanted.begin(), wanted.end(), nullptr);
   for (const Place &place : places) {
@@ -183,15 +220,15 @@ void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Plac
     if (place.whole)
       to = in(place); // read in place
     else if (!to)
-      to = scratch[place.bound->field].data();
+      to = worker.scratch[place.bound->field].data();
   }
   readSample(source, sample, seed, wanted);
   const Bound *last = nullptr;
   for (const Place &place : places) {
     const Bound &bound = *place.bound;
     const std::byte *from = wanted[bound.field];
-    if (checksums && (!last || last->field != bound.field))
-      checksums->push_back({row, bound.field, checksum({from, size_t(source.fields()[bound.field].bytes())})});
+    if (sums && (!last || last->field != bound.field))
+      worker.sums.push_back({row, bound.field, checksum({from, size_t(source.fields()[bound.field].bytes())})});
     last = &bound;
     if (bound.classes > 0)
       checkLabels(sample, bound, from);

@@ -1,12 +1,14 @@
-// Fills a rank's input buffer with its rows of a batch on a helper thread, while the executor uses the other buffer.
+// Fills a rank's input buffer with its rows of a batch on worker threads, while the executor uses the other buffer.
 // One per rank; ranks without inputs start no thread. Nothing is allocated after the first batches. A sample is read
-// once, with all fields that the rank needs.
+// once, with all fields that the rank needs. What is read does not depend on the number of workers.
 #pragma once
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/plan/Inputs.h"
 
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -33,14 +35,14 @@ public:
   /// `source` and `order` must outlive the loader. Throws userError if the data set lacks a field of the plan's inputs
   /// or has another shape for it. wait() throws if a label is not below its field's number of classes in the plan or
   /// the data set. Negative labels are allowed: losses ignore them.
-  Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order);
+  Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order, unsigned workers = 1);
   ~Loader();
   Loader(const Loader &) = delete;
 
   /// Starts filling `buffer`; at most one batch at a time. `sums`: receives the checksums of what is read, by row then
   /// field; null: none are computed.
   void start(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *sums = nullptr);
-  /// Waits for the current batch; rethrows errors from reading it.
+  /// Waits for the current batch; rethrows the error of the first row that could not be read.
   void wait();
 
 private:
@@ -70,27 +72,39 @@ private:
   };
   static std::vector<Bound> bind(const plan::Plan &plan, unsigned rank, bool eval, const DataSource &source);
   Reads readsOf(const plan::Plan &plan, unsigned rank, bool eval);
-  void work();
-  void fill(const BatchRef &batch, std::byte *buffer, std::vector<RowChecksum> *sums);
-  void fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, std::byte *buffer,
-               std::vector<RowChecksum> *sums);
+  /// What a worker keeps.
+  struct Worker {
+    std::vector<std::vector<std::byte>> scratch; ///< per field: a sample, if only parts of it are in the buffer
+    std::vector<std::byte *> wanted;             ///< per field: where the current sample is read to
+    std::vector<RowChecksum> sums;
+    int64_t jobs = 0; ///< done
+  };
+  void work(Worker &worker);
+  void end();
+  /// Reads rows of the current batch that no other worker reads, until there are none or one fails.
+  void fill(Worker &worker);
+  void fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, Worker &worker);
   void checkLabels(const SampleId &sample, const Bound &bound, const std::byte *labels) const;
 
   const DataSource &source;
   SampleOrder &order;
   uint64_t seed;
-  std::vector<std::vector<std::byte>> scratch; ///< per field: a sample, if only parts of it are in the buffer
-  std::vector<std::byte *> wanted;             ///< per field: where the current sample is read to
+  std::vector<bool> partial; ///< per field: only parts of it are in the buffer
   Reads train, eval;
+  std::deque<Worker> workers;
 
   std::mutex mutex;
   std::condition_variable changed;
-  bool busy = false, stop = false;
+  bool stop = false;
+  int64_t jobs = 0;   ///< started
+  size_t working = 0; ///< workers that have not ended the last one
   BatchRef job;
   std::byte *target = nullptr;
   std::vector<RowChecksum> *sums = nullptr;
-  std::exception_ptr failure;
-  std::thread helper;
+  std::atomic<int64_t> nextRow = 0; ///< of those that the rank reads
+  int64_t failedRow = 0;
+  std::exception_ptr failure; ///< of `failedRow`
+  std::vector<std::thread> helpers;
 };
 
 } // namespace cleave

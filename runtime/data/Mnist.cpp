@@ -26,10 +26,10 @@ std::vector<std::string> MnistSource::files(const std::string &folder) {
   return paths;
 }
 
-MnistSource::Part MnistSource::load(const std::string &folder, const std::string &prefix, int64_t classes,
-                                    bool labels) {
+MnistPart MnistPart::read(const std::string &folder, Split split, int64_t classes, bool labels) {
+  const char *prefix = split == Split::Train ? "train" : "t10k";
   const std::string images = folder + "/" + prefix + "-images-idx3-ubyte";
-  Part part{readIdx(images, 3), {}};
+  MnistPart part{readIdx(images, 3), {}};
   if (part.count() == 0)
     throw userError(fmt::format("{}: holds no image", images));
   if (labels) {
@@ -42,9 +42,9 @@ MnistSource::Part MnistSource::load(const std::string &folder, const std::string
 
 MnistSource::MnistSource(const std::string &folder, int64_t classes, DataNeeds needs) {
   if (needs.train)
-    train = load(folder, "train", classes, needs.labels);
+    train = MnistPart::read(folder, Split::Train, classes, needs.labels);
   if (needs.eval)
-    eval = load(folder, "t10k", classes, needs.labels);
+    eval = MnistPart::read(folder, Split::Eval, classes, needs.labels);
   const auto &a = (needs.train ? train : eval).images.dims, &b = (needs.eval ? eval : train).images.dims;
   if (a[1] != b[1] || a[2] != b[2])
     throw userError(fmt::format("{}: training images are {}x{}, test images {}x{}", folder, a[1], a[2], b[1], b[2]));
@@ -52,7 +52,7 @@ MnistSource::MnistSource(const std::string &folder, int64_t classes, DataNeeds n
 }
 
 void MnistSource::read(Split split, int64_t index, size_t field, std::byte *dst) const {
-  const Part &from = part(split);
+  const MnistPart &from = part(split);
   assert(index >= 0 && index < from.count() && field < 2);
   if (field == 1) {
     assert(!from.labels.dims.empty() && "labels were said not to be needed");

@@ -6,6 +6,15 @@
 
 namespace cleave {
 
+/// A split's images and labels, one for each image.
+struct MnistPart {
+  IdxArray images, labels; ///< empty: not needed
+  int64_t count() const { return images.dims.empty() ? 0 : images.dims[0]; }
+
+  /// Reads a split's two files, as far as needed. Throws userError that names the file and rule.
+  static MnistPart read(const std::string &folder, Split split, int64_t classes, bool labels);
+};
+
 class MnistSource final : public DataSource {
 public:
   /// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] from `folder`, as far as needed. Labels must lie in [0,
@@ -19,14 +28,9 @@ public:
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
 
 private:
-  struct Part {
-    IdxArray images, labels; ///< empty: not needed
-    int64_t count() const { return images.dims.empty() ? 0 : images.dims[0]; }
-  };
-  const Part &part(Split split) const { return split == Split::Train ? train : eval; }
-  static Part load(const std::string &folder, const std::string &prefix, int64_t classes, bool labels);
+  const MnistPart &part(Split split) const { return split == Split::Train ? train : eval; }
 
-  Part train, eval;
+  MnistPart train, eval;
   std::vector<DataField> fieldList;
 };
 

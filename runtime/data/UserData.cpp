@@ -20,6 +20,17 @@ int64_t UserData::samples(Split split) const {
   return count;
 }
 
+std::vector<int64_t> UserData::shards(Split split) const {
+  const auto what = [&] { return fmt::format("data: the shards of the {} samples", splitName(split)); };
+  std::vector<int64_t> firsts = callUser(what, [&] { return data.shards(split); });
+  const int64_t count = samples(split);
+  for (size_t i = 0; i < firsts.size(); ++i)
+    if (firsts[i] < (i ? firsts[i - 1] : 0) || firsts[i] > count || (i == 0 && firsts[i] != 0))
+      throw userError(
+          fmt::format("{} must begin at 0, ascend and end by {}, found {} at {}", what(), count, firsts[i], i));
+  return firsts;
+}
+
 void UserData::read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const {
   const auto what = [&] {
     std::vector<std::string> names;

@@ -23,6 +23,7 @@ namespace commands {
 constexpr unsigned train = 1, eval = 2, predict = 4, planOnly = 8, check = 16, graph = 32;
 constexpr unsigned own = 64;        ///< the commands that a program adds
 constexpr unsigned cleaveRun = 128; ///< the tool
+constexpr unsigned data = 256;
 constexpr unsigned compile = train | planOnly | check | graph, trained = eval | predict | own;
 } // namespace commands
 

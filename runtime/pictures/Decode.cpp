@@ -4,6 +4,7 @@
 #include "runtime/pictures/Picture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -88,25 +89,64 @@ public:
 
   Picture decode() {
     const PictureSize size = this->size();
+    return decode(1, {0, 0, size.width, size.height}).picture;
+  }
+
+  /// A part of the picture, made smaller.
+  struct Decoded {
+    Picture picture;
+    PictureBox box; ///< of the smaller picture; at least what was asked for
+  };
+  /// Decodes at the scale 1 / `smaller`, a power of two, what covers this box of the whole picture.
+  Decoded decode(unsigned smaller, const PictureBox &wanted) {
     const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+    const PictureSize whole = this->size();
     info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
-    Picture picture{size.width, size.height, std::vector<uint8_t>(static_cast<size_t>(3 * size.width * size.height))};
-    line.resize(static_cast<size_t>(cmyk ? 4 * size.width : 0));
+    info.scale_num = 1;
+    info.scale_denom = smaller;
+    Decoded made{};
     if (setjmp(errors.back) == 0) {
       jpeg_start_decompress(&info);
-      while (info.output_scanline < info.output_height) {
-        uint8_t *row = picture.row(info.output_scanline), *to = cmyk ? line.data() : row;
+      made.box = covering(wanted, 1.0 / smaller); // also where the size is no multiple: the last pixels cover less
+      const bool partly = wanted.width < whole.width || wanted.height < whole.height;
+      if (partly) {
+        auto x = static_cast<JDIMENSION>(made.box.x), width = static_cast<JDIMENSION>(made.box.width);
+        jpeg_crop_scanline(&info, &x, &width);
+        made.box.x = x, made.box.width = width;
+        jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(made.box.y));
+      }
+      made.picture.width = made.box.width, made.picture.height = made.box.height;
+      made.picture.pixels.resize(static_cast<size_t>(3 * made.box.width * made.box.height));
+      line.resize(static_cast<size_t>(cmyk ? 4 * made.box.width : 0));
+      for (int64_t y = 0; y < made.box.height; ++y) {
+        uint8_t *row = made.picture.row(y), *to = cmyk ? line.data() : row;
         jpeg_read_scanlines(&info, &to, 1);
-        for (int64_t x = 0; cmyk && x < size.width; ++x)
+        for (int64_t x = 0; cmyk && x < made.box.width; ++x)
           toRgb(line.data() + 4 * x, row + 3 * x);
       }
-      jpeg_finish_decompress(&info);
-      return picture;
+      if (!partly)
+        jpeg_finish_decompress(&info);
+      return made;
     }
     fail();
   }
 
 private:
+  /// The box after scaling, with a margin: pixels at the edge of what is decoded lack neighbours from which the colours
+  /// are interpolated.
+  PictureBox covering(const PictureBox &box, double scale) const {
+    constexpr int64_t margin = 4;
+    const auto range = [scale](int64_t begin, int64_t count, int64_t most) {
+      const auto first = std::max<int64_t>(0, static_cast<int64_t>(static_cast<double>(begin) * scale) - margin),
+                 last = std::min(most,
+                                 static_cast<int64_t>(std::ceil(static_cast<double>(begin + count) * scale)) + margin);
+      return std::pair(first, last - first);
+    };
+    const auto [x, width] = range(box.x, box.width, info.output_width);
+    const auto [y, height] = range(box.y, box.height, info.output_height);
+    return {x, y, width, height};
+  }
+
   [[noreturn]] void fail() {
     const std::string text = errors.text;
     jpeg_destroy_decompress(&info);
@@ -237,6 +277,29 @@ auto withDecoder(Bytes file, const std::string &name, auto read) {
 
 PictureSize pictureSize(Bytes file, const std::string &name) {
   return withDecoder(file, name, [](const auto &decoder) { return decoder.size(); });
+}
+
+Picture decodePart(Bytes file, const std::string &name, const ScaledPart &part, DecodeMode mode) {
+  const auto &[box, height, width, filter] = part;
+  if (!isJpeg(file))
+    return resized(decodePicture(file, name), box, width, height, filter);
+  Jpeg jpeg(file, name);
+  unsigned smaller = 1;
+  while (mode == DecodeMode::Fast && smaller < 8 && box.width >= 2 * smaller * width &&
+         box.height >= 2 * smaller * height)
+    smaller *= 2;
+  const Jpeg::Decoded decoded = jpeg.decode(smaller, box);
+  if (smaller == 1)
+    return resized(decoded.picture, {box.x - decoded.box.x, box.y - decoded.box.y, box.width, box.height}, width,
+                   height, filter);
+  const double scale = 1.0 / smaller;
+  const auto within = [&](int64_t at, int64_t begin) {
+    return static_cast<double>(at) * scale - static_cast<double>(begin);
+  };
+  return resampled(decoded.picture,
+                   {within(box.x, decoded.box.x), within(box.y, decoded.box.y), static_cast<double>(box.width) * scale,
+                    static_cast<double>(box.height) * scale},
+                   width, height, filter);
 }
 
 Picture decodePicture(Bytes file, const std::string &name) {

@@ -1,5 +1,7 @@
 // Pictures in memory: decoded from files, and resized. The pixels are those of Pillow and torchvision.
 #pragma once
+#include "cleave/Transforms.h"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +18,11 @@ struct Picture {
   const uint8_t *row(int64_t y) const { return pixels.data() + channels * width * y; }
   uint8_t *row(int64_t y) { return pixels.data() + channels * width * y; }
 };
+
+/// The grey of a pixel: Pillow's convert("L").
+inline uint8_t greyOf(const uint8_t *rgb) {
+  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
+}
 
 /// The most pixels of a picture: as many as Pillow takes before it warns, so that a small file cannot ask for much
 /// memory.
@@ -34,16 +41,41 @@ PictureSize pictureSize(std::span<const uint8_t> file, const std::string &name);
 /// userError that names the file and what is wrong with it: another type, a file that ends early, more than mostPixels.
 Picture decodePicture(std::span<const uint8_t> file, const std::string &name);
 
-enum class Resampling : uint8_t { Bilinear, Bicubic };
-
 /// A box of a picture.
 struct PictureBox {
   int64_t x = 0, y = 0, width = 0, height = 0;
 };
 
+/// A part of a picture, scaled to `width` x `height`.
+struct ScaledPart {
+  PictureBox box;
+  int64_t height, width;
+  Resampling filter;
+};
+
+/// How exactly a part of a JPEG is decoded.
+enum class DecodeMode : uint8_t {
+  Exact, ///< as by decodePicture() and resized(), bit for bit
+  Fast   ///< where the part is made smaller by 2 or more, the decoder makes it smaller by 2, 4 or 8 first
+};
+
+/// The part of a file's picture. Of a JPEG only what the part needs is decoded, so damage elsewhere may not be found.
+/// Throws as decodePicture().
+Picture decodePart(std::span<const uint8_t> file, const std::string &name, const ScaledPart &part, DecodeMode mode);
+
 /// The box, which lies in the picture, scaled to `width` x `height`: Pillow's resize() of the crop, bit for bit. Where
 /// the result is smaller, the filter covers as much of the source as a pixel of the result (antialiasing).
 Picture resized(const Picture &picture, const PictureBox &box, int64_t width, int64_t height, Resampling filter);
+
+/// A box with edges between pixels.
+struct FractionBox {
+  double x = 0, y = 0, width = 0, height = 0;
+};
+/// The same for such a box: Pillow's resize() with a box, of the pixels that it touches.
+Picture resampled(const Picture &picture, const FractionBox &box, int64_t width, int64_t height, Resampling filter);
+
+/// A PNG file of 8 bits.
+std::vector<uint8_t> encodePng(const Picture &picture);
 
 /// The box alone.
 Picture cropped(const Picture &picture, const PictureBox &box);

@@ -32,16 +32,17 @@ struct Weights {
   size_t stride = 0;
 };
 
-Weights weightsOf(int64_t from, int64_t to, Resampling filter) {
+/// Of `to` pixels that cover `length` of a row of `from` pixels, beginning at `begin`.
+Weights weightsOf(double begin, double length, int64_t from, int64_t to, Resampling filter) {
   const auto function = filter == Resampling::Bilinear ? bilinear : bicubic;
-  const double scale = static_cast<double>(from) / static_cast<double>(to), spread = std::max(1.0, scale),
+  const double scale = length / static_cast<double>(to), spread = std::max(1.0, scale),
                support = (filter == Resampling::Bilinear ? 1.0 : 2.0) * spread;
   Weights weights;
   weights.stride = static_cast<size_t>(std::ceil(support)) * 2 + 1;
   weights.values.resize(weights.stride * static_cast<size_t>(to));
   std::vector<double> exact(weights.stride);
   for (int64_t i = 0; i < to; ++i) {
-    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const double center = begin + (static_cast<double>(i) + 0.5) * scale;
     const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0),
                   end = std::min(static_cast<int64_t>(center + support + 0.5), from);
     double sum = 0;
@@ -61,25 +62,16 @@ constexpr int32_t half = 1 << (precision - 1);
 
 uint8_t clipped(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> precision, 0, 255)); }
 
-} // namespace
-
-Picture cropped(const Picture &picture, const PictureBox &box) {
-  Picture made{box.width, box.height, {}};
-  made.pixels.resize(static_cast<size_t>(Picture::channels * box.width * box.height));
-  for (int64_t y = 0; y < box.height; ++y)
-    std::memcpy(made.row(y), picture.row(box.y + y) + Picture::channels * box.x,
-                static_cast<size_t>(Picture::channels * box.width));
-  return made;
-}
-
-Picture resized(const Picture &picture, const PictureBox &box, int64_t width, int64_t height, Resampling filter) {
+/// The part `within` of `box`, whose coordinates count from the box's corner, scaled.
+Picture resample(const Picture &picture, const PictureBox &box, const FractionBox &within, int64_t width,
+                 int64_t height, Resampling filter) {
   constexpr int64_t channels = Picture::channels;
   Picture rows{width, box.height, {}}; // resized along x
-  if (width == box.width) {
+  if (within.x == 0 && within.width == static_cast<double>(width) && width == box.width) {
     rows = cropped(picture, box);
   } else {
     rows.pixels.resize(static_cast<size_t>(channels * width * box.height));
-    const Weights weights = weightsOf(box.width, width, filter);
+    const Weights weights = weightsOf(within.x, within.width, box.width, width, filter);
     for (int64_t y = 0; y < box.height; ++y) {
       const uint8_t *from = picture.row(box.y + y) + channels * box.x;
       uint8_t *to = rows.row(y);
@@ -94,11 +86,11 @@ Picture resized(const Picture &picture, const PictureBox &box, int64_t width, in
       }
     }
   }
-  if (height == box.height)
+  if (within.y == 0 && within.height == static_cast<double>(height) && height == box.height)
     return rows;
   Picture made{width, height, {}};
   made.pixels.resize(static_cast<size_t>(channels * width * height));
-  const Weights weights = weightsOf(box.height, height, filter);
+  const Weights weights = weightsOf(within.y, within.height, box.height, height, filter);
   std::vector<int32_t> sums(static_cast<size_t>(channels * width));
   for (int64_t y = 0; y < height; ++y) {
     const Weights::Range &range = weights.ranges[static_cast<size_t>(y)];
@@ -112,6 +104,35 @@ Picture resized(const Picture &picture, const PictureBox &box, int64_t width, in
     std::ranges::transform(sums, made.row(y), clipped);
   }
   return made;
+}
+
+} // namespace
+
+Picture cropped(const Picture &picture, const PictureBox &box) {
+  Picture made{box.width, box.height, {}};
+  made.pixels.resize(static_cast<size_t>(Picture::channels * box.width * box.height));
+  for (int64_t y = 0; y < box.height; ++y)
+    std::memcpy(made.row(y), picture.row(box.y + y) + Picture::channels * box.x,
+                static_cast<size_t>(Picture::channels * box.width));
+  return made;
+}
+
+Picture resized(const Picture &picture, const PictureBox &box, int64_t width, int64_t height, Resampling filter) {
+  return resample(picture, box, FractionBox{0, 0, static_cast<double>(box.width), static_cast<double>(box.height)},
+                  width, height, filter);
+}
+
+Picture resampled(const Picture &picture, const FractionBox &box, int64_t width, int64_t height, Resampling filter) {
+  const auto touched = [](double begin, double length, int64_t most) {
+    const auto first = std::clamp<int64_t>(static_cast<int64_t>(std::floor(begin)), 0, most - 1);
+    return std::pair(first,
+                     std::clamp<int64_t>(static_cast<int64_t>(std::ceil(begin + length)), first + 1, most) - first);
+  };
+  const auto [x, wide] = touched(box.x, box.width, picture.width);
+  const auto [y, high] = touched(box.y, box.height, picture.height);
+  return resample(picture, {x, y, wide, high},
+                  {box.x - static_cast<double>(x), box.y - static_cast<double>(y), box.width, box.height}, width,
+                  height, filter);
 }
 
 } // namespace cleave

@@ -26,6 +26,7 @@ struct Slot;
 struct Sharding;
 struct Step;
 struct Tensor;
+struct TransformT;
 struct Training;
 struct OptimizerT;
 struct TrainingT;

@@ -40,14 +40,16 @@ std::string toJson(const StepRecord &record) {
                                ? fmt::format(R"(,"host_us":{},"launch_us":{})", jsonNumber(*record.hostMicroseconds),
                                              jsonNumber(*record.launchMicroseconds))
                                : "";
-  return fmt::format(R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{}{}{}}})", record.step,
-                     record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
-                     jsonNumber(record.milliseconds), scale, host);
+  return fmt::format(
+      R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{},"data_wait_ms":{}{}{}}})",
+      record.step, record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
+      jsonNumber(record.milliseconds), jsonNumber(record.dataWaitMilliseconds), scale, host);
 }
 
 std::string toJson(const EpochRecord &record) {
-  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{}}})", record.epoch, jsonNumber(record.loss),
-                     jsonNumber(record.accuracy));
+  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{}{}}})", record.epoch, jsonNumber(record.loss),
+                     jsonNumber(record.accuracy),
+                     record.badFiles ? fmt::format(R"(,"bad_files":{})", *record.badFiles) : "");
 }
 
 /// Removes an incomplete last line: a killed run may have left half a record.

@@ -17,11 +17,13 @@ struct StepRecord {
   int64_t skippedSteps = 0;          ///< since the start of training, with loss scaling
   /// Host time to enqueue the step without waits, and the part for the launch; nullopt: the device is the host.
   std::optional<double> hostMicroseconds{}, launchMicroseconds{};
+  double dataWaitMilliseconds = 0; ///< rank 0's step has waited for its data
 };
 
 struct EpochRecord {
   int64_t epoch = 0;
   double loss = 0, accuracy = 0;
+  std::optional<int64_t> badFiles{}; ///< training pictures skipped so far; nullopt: none are skipped
 };
 
 /// A description of the run: the first record of the metrics file.

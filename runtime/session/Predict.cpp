@@ -150,7 +150,8 @@ private:
 PredictRank::PredictRank(Shared &shared, unsigned rank, RankEndpoint &world)
     : shared(shared), rank(rank),
       executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options))),
-      slots(outputSlots(shared.file->plan(), rank)), loader(shared.file->plan(), rank, shared.feed, shared.order) {
+      slots(outputSlots(shared.file->plan(), rank)),
+      loader(shared.file->plan(), rank, shared.feed, shared.order, workersOf(shared.options)) {
   for (unsigned owner : shared.owners) {
     std::vector<uint32_t> all{owner};
     for (unsigned other = 0; other < world.size(); ++other)

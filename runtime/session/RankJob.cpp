@@ -4,6 +4,7 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <array>
+#include <chrono>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -50,10 +51,10 @@ bool canEvaluate(const plan::Plan &plan) {
 }
 
 RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const DataSource &source,
-                 SampleOrder &order, const ExecutorOptions &options)
+                 SampleOrder &order, const ExecutorOptions &options, unsigned workers)
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
       rankExecutor(makeExecutor(file, rank, world, options)), agreement(world, source, order, batch),
-      loader(file->plan(), rank, source, order) {
+      loader(file->plan(), rank, source, order, workers) {
   const unsigned from = metricsOwner(file->plan());
   terms = std::max<size_t>(1, termsOf(file->plan(), from));
   owner = rank == from;
@@ -78,7 +79,9 @@ uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, co
     loader.wait();
     prepareStep(step, position, buffer);
   }
+  const auto began = std::chrono::steady_clock::now();
   loader.wait();
+  waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (sums)
     agreement.compare(checksums, step, position.epoch, position.sample);
   prepared = next;

@@ -52,9 +52,9 @@ struct DataPosition {
 
 class RankJob {
 public:
-  /// `source` and `order` are shared by the ranks of this process.
+  /// `source` and `order` are shared by the ranks of this process. `workers`: threads that read data.
   RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const DataSource &source,
-          SampleOrder &order, const ExecutorOptions &options);
+          SampleOrder &order, const ExecutorOptions &options, unsigned workers = 1);
 
   /// Starts step `step` on the batch at `position`. `next`: the following batch, loaded in the meantime. Returns the
   /// iteration's number (Executor::started). In some steps all ranks compare what they read (SampleAgreement.h).
@@ -62,6 +62,8 @@ public:
   /// The sums of an iteration, on rank 0. Other ranks take part and get the values that they hold. Waits for the
   /// iteration.
   LossSums metrics(uint64_t iteration);
+  /// Seconds for which steps have waited for data, so far.
+  double dataWait() const { return waited; }
   /// Whether metrics() on rank 0 communicates with other ranks, which must then call it for the same iterations.
   bool metricsTravel() const { return travel; }
   /// Evaluates the whole evaluation split; sums on rank 0. `step`: of the training, done so far; random numbers depend
@@ -89,6 +91,7 @@ private:
   std::vector<RowChecksum> checksums;
   Loader loader; ///< declared last: must stop before its buffers are freed
   int buffer = 0;
+  double waited = 0;
   std::optional<DataPosition> prepared;
 };
 

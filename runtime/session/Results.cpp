@@ -34,6 +34,8 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const RunOpt
                                 {"samples_per_s", number(result.samplesPerSecond)},
                                 {"seconds", number(result.seconds)},
                                 {"interrupted", result.interrupted}};
+    if (result.badFiles)
+      json["bad_files"] = *result.badFiles;
     if (!options.checkpoint.empty())
       json["checkpoint"] = options.checkpoint;
     fmt::print("{}\n", jsonText(json));
@@ -52,6 +54,9 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const RunOpt
   if (result.eval)
     fmt::print("evaluation: loss {:.6g}{} of {} samples\n", result.eval->loss,
                accuracyText(", accuracy ", result.eval->accuracy), grouped(result.eval->samples));
+  if (result.badFiles && *result.badFiles > 0)
+    fmt::print("{} skipped, other pictures took their place (cleave data {} lists them)\n",
+               counted(static_cast<size_t>(*result.badFiles), "damaged picture"), options.data);
   if (!options.checkpoint.empty())
     fmt::print("checkpoint: {}\n", options.checkpoint);
 }

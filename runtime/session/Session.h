@@ -23,7 +23,8 @@ struct TrainResult {
   int64_t trained = 0;          ///< steps of this run
   double loss = 0;              ///< of the last step
   double seconds = 0, samplesPerSecond = 0;
-  std::optional<EvalResult> eval; ///< of the last completed epoch
+  std::optional<EvalResult> eval;  ///< of the last completed epoch
+  std::optional<int64_t> badFiles; ///< training pictures that were skipped; nullopt: none are
   bool interrupted = false;
 };
 

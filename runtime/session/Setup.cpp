@@ -2,6 +2,7 @@
 #include "runtime/session/Setup.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/UserData.h"
 #include "runtime/plan/Backend.h"
@@ -19,18 +20,26 @@
 
 namespace cleave {
 
-OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom, DataNeeds needs) {
+unsigned workersOf(const RunOptions &options) { return static_cast<unsigned>(options.workers.value_or(1)); }
+
+OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const DataSource *custom, DataNeeds needs) {
   OpenedData data;
-  if (custom && where != "synthetic")
+  needs.skipBadFiles = options.badFiles == "skip";
+  needs.fastDecode = options.decode == "fast";
+  if (custom && options.data != "synthetic")
     data.owned = std::make_unique<UserData>(*custom);
   else {
     const int64_t batch = plan.batch(), evalBatch = evalBatchOf(plan);
     SyntheticSize size{std::max<int64_t>(1024, 8 * batch), std::max<int64_t>(256, evalBatch)};
     if (plan.eval_mixes()) // whole batches (requireWholeBatches)
       size.eval = (size.eval + evalBatch - 1) / evalBatch * evalBatch;
-    data.owned = openData(DataSpec::of(plan), where, plan.seed(), size, needs);
+    data.owned = openData(DataSpec::of(plan), options.data, plan.seed(), size, needs);
   }
   data.source = data.owned.get();
+  data.pictures = dynamic_cast<const PictureSource *>(data.source);
+  if (data.pictures && !options.checkpoint.empty() && (options.resume || !needs.train))
+    requireClasses(parseData(readCheckpointInfo(options.checkpoint, options.atStep).data).class_names,
+                   "the checkpoint " + options.checkpoint, data.pictures->classes(), options.data);
   if (launchedRank() == 0)
     checkFunction(*data.source, plan.seed(), needs);
   return data;

@@ -1,7 +1,7 @@
 // Preparation of a job before its ranks start: data set, executor options, and checks that the options fit the plan.
 #pragma once
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/data/DataSource.h"
+#include "runtime/data/PictureSource.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Session.h"
 
@@ -12,12 +12,17 @@ namespace cleave {
 struct OpenedData {
   std::unique_ptr<DataSource> owned;
   const DataSource *source = nullptr;
+  const PictureSource *pictures = nullptr; ///< `source`, if it is one of pictures
 };
 
-/// Opens the data set of a plan: synthetic if requested, else the program's own, else the built-in one of the plan's
-/// kind. Rank 0 checks that the data set is a function (DataFunction.h).
-OpenedData openPlanData(const plan::Plan &plan, const std::string &where, const DataSource *custom,
+/// Opens the data set of a plan at RunOptions::data: synthetic if requested, else the program's own, else the built-in
+/// one of the plan's kind. Rank 0 checks that the data set is a function (DataFunction.h). A checkpoint that is read
+/// must have been trained on the same classes.
+OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const DataSource *custom,
                         DataNeeds needs = {});
+
+/// Threads of a rank that read data.
+unsigned workersOf(const RunOptions &options);
 
 ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options);
 

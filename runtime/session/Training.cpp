@@ -26,9 +26,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <fmt/format.h>
 #include <numeric>
+#include <set>
 
 namespace cleave {
 namespace {
@@ -41,6 +43,7 @@ struct Training {
   std::shared_ptr<const PlanFile> file;
   const RunOptions &options;
   const DataSource &source;
+  const PictureSource *pictures; ///< the source, if it is one of pictures
   SampleOrder order;
   plan::LearningRateT rate;
   std::optional<Manifest> resumed;
@@ -52,7 +55,7 @@ struct Training {
   double compileSeconds = 0;
   TrainResult result; ///< written by rank 0's thread
 
-  Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source);
+  Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const OpenedData &data);
   int64_t lastOfEpochs() const;
   /// Throws userError if no step of this run can change a parameter because the schedule has ended. Warns if that is so
   /// for some steps.
@@ -62,8 +65,9 @@ struct Training {
   bool evaluates() const { return canEvaluate(file->plan()) && source.samples(Split::Eval) > 0; }
 };
 
-Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source)
-    : file(std::move(plan)), options(options), source(source), order(source.samples(Split::Train), file->plan().seed()),
+Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const OpenedData &data)
+    : file(std::move(plan)), options(options), source(*data.source), pictures(data.pictures),
+      order(source.samples(Split::Train), file->plan().seed(), source.shards(Split::Train)),
       rate(learningRateOf(file->plan())), samples(source.samples(Split::Train)), batch(file->plan().batch()),
       runsAhead(executorOptions(file->plan(), options).device == "cuda") {
   if (batch > samples)
@@ -126,8 +130,9 @@ void Training::checkUnchanged() const {
 class RankLoop {
 public:
   RankLoop(Training &shared, unsigned rank, RankEndpoint &world)
-      : shared(shared), world(world), rank(rank), job(shared.file, rank, world, shared.source, shared.order,
-                                                      executorOptions(shared.file->plan(), shared.options)),
+      : shared(shared), world(world), rank(rank),
+        job(shared.file, rank, world, shared.source, shared.order, executorOptions(shared.file->plan(), shared.options),
+            workersOf(shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options),
         timer(CheckpointInterval::parse(shared.options.checkpointEvery), world) {}
 
@@ -141,6 +146,8 @@ private:
   void endEpoch(int64_t epoch, int64_t step);
   void save(int64_t steps, const DataPosition &next);
   void warn(const std::string &text);
+  void warnOfData();
+  void countBadFiles();
   CheckpointInfo describe(int64_t steps, const DataPosition &next) const;
 
   Training &shared;
@@ -155,7 +162,8 @@ private:
   NonFiniteLoss guard;
   CheckpointTimer timer;
   int64_t saved = -1; ///< number of steps in the last checkpoint
-  Clock::time_point last, flushed;
+  Clock::time_point began, last, flushed;
+  bool warnedOfData = false;
 };
 
 void RankLoop::begin() {
@@ -185,8 +193,10 @@ void RankLoop::begin() {
 
 void RankLoop::step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next) {
   const double lr = rateAt(shared.rate, step, shared.lastStep);
+  const double waited = job.dataWait();
   const uint64_t iteration = job.train(step, float(lr), at, next);
   StepRecord record{step, at.epoch, 0, lr, 0, 0};
+  record.dataWaitMilliseconds = 1e3 * (job.dataWait() - waited);
   if (const std::optional<HostTime> host = job.executor().hostTime()) {
     record.hostMicroseconds = host->start * 1e6;
     record.launchMicroseconds = host->launch * 1e6;
@@ -252,7 +262,7 @@ void RankLoop::endEpoch(int64_t epoch, int64_t step) {
   if (rank != 0)
     return;
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
-  metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy()}));
+  metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy(), shared.result.badFiles}));
   metrics.flush();
   progress.line(fmt::format("epoch {}  eval loss {:.4f}{}", epoch, sums.meanLoss(),
                             accuracyText("  accuracy ", sums.accuracy())));
@@ -269,10 +279,12 @@ static std::string storedTraining(const plan::Plan &plan, const plan::LearningRa
   return trainingJson(training);
 }
 
-static std::string storedData(const plan::Plan &plan) {
+static std::string storedData(const plan::Plan &plan, const PictureSource *pictures) {
   plan::DataT data;
   if (plan.data())
     plan.data()->UnPackTo(&data);
+  if (pictures)
+    data.class_names = pictures->classes();
   return dataJson(data);
 }
 
@@ -288,8 +300,10 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
           text(plan.model()),
           text(plan.options()),
           storedTraining(plan, shared.rate),
-          storedData(plan),
-          shared.file->hash()};
+          storedData(plan, shared.pictures),
+          shared.file->hash(),
+          plan.ranks()->size(),
+          executorOptions(plan, shared.options).threads};
 }
 
 void RankLoop::save(int64_t steps, const DataPosition &next) {
@@ -316,12 +330,46 @@ void RankLoop::warn(const std::string &text) {
   std::fputs(fmt::format("warning: {}\n", text).c_str(), stderr);
 }
 
+/// Says once that the steps wait for data, and what helps.
+void RankLoop::warnOfData() {
+  constexpr double share = 0.1, seconds = 10;
+  const double passed = since(began);
+  if (warnedOfData || passed < seconds || job.dataWait() < share * passed)
+    return;
+  warnedOfData = true;
+  warn(fmt::format("steps have waited for data {:.0f}% of the time; more threads that read help if there are idle "
+                   "processors: --workers, now {} a rank",
+                   100 * job.dataWait() / passed, workersOf(shared.options)));
+}
+
+/// Collective over all ranks: counts the training pictures that have been skipped so far.
+void RankLoop::countBadFiles() {
+  if (shared.options.badFiles != "skip" || !shared.pictures)
+    return;
+  std::vector<int64_t> mine = shared.pictures->skipped();
+  if (!ranksAreProcesses()) { // all ranks have one data set
+    if (rank == 0)
+      shared.result.badFiles = static_cast<int64_t>(mine.size());
+    return;
+  }
+  std::vector<uint8_t> bytes(mine.size() * sizeof(int64_t));
+  std::memcpy(bytes.data(), mine.data(), bytes.size());
+  std::set<int64_t> all;
+  for (const std::vector<uint8_t> &theirs : world.gather(bytes)) {
+    std::vector<int64_t> list(theirs.size() / sizeof(int64_t));
+    std::memcpy(list.data(), theirs.data(), theirs.size());
+    all.insert(list.begin(), list.end());
+  }
+  if (rank == 0)
+    shared.result.badFiles = static_cast<int64_t>(all.size());
+}
+
 void RankLoop::run() {
   begin();
   if (const int64_t dropped = shared.samples % shared.batch; dropped && rank == 0)
     progress.line(fmt::format("each epoch leaves out {} of {} samples, which do not fill a batch of {}", dropped,
                               shared.samples, shared.batch));
-  const Clock::time_point began = last = flushed = Clock::now();
+  began = last = flushed = Clock::now();
   DataPosition at = shared.begin;
   int64_t done = shared.firstStep - 1;
   if (shared.resumed)
@@ -340,12 +388,17 @@ void RankLoop::run() {
       timer.restart();
       shared.stop.askSoon();
     }
-    if (epochEnds)
+    if (epochEnds) {
+      countBadFiles();
       endEpoch(at.epoch, done);
+    }
+    if (rank == 0)
+      warnOfData();
     at = next;
   }
   report(true);
   save(done, at);
+  countBadFiles();
   job.executor().wait(); // waits even if no metrics were read
   if (writer)
     writer->close();
@@ -402,8 +455,8 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const RunOptions &
     requireMetricsFile(options.metrics);
   checkPlanOrThrow(plan->plan(), plan->name());
   requireTraining(plan->plan(), plan->name());
-  const OpenedData data = openPlanData(plan->plan(), options.data, custom);
-  Training training(plan, options, *data.source);
+  const OpenedData data = openPlanData(plan->plan(), options, custom);
+  Training training(plan, options, data);
   training.compileSeconds = compileSeconds;
   prepareCheckpointFolder(options);
   const unsigned ranks = plan->plan().ranks()->size();
@@ -438,7 +491,7 @@ namespace {
 void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source,
                   SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, RankEndpoint &world,
                   LossSums &result) {
-  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options));
+  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options), workersOf(options));
   waitForSlowRanks(world, options.waitSeconds());
   if (manifest)
     loadCheckpoint(options.checkpoint, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
@@ -468,7 +521,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
   std::optional<Manifest> manifest;
   if (!options.checkpoint.empty())
     manifest = readManifest(options.checkpoint, options.atStep);
-  const OpenedData data = openPlanData(plan->plan(), options.data, custom, {.train = false});
+  const OpenedData data = openPlanData(plan->plan(), options, custom, {.train = false});
   requireWholeBatches(plan->plan(), data.source->samples(Split::Eval));
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
   LossSums sums;

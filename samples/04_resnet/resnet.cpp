@@ -7,6 +7,7 @@ struct ResNetOptions {
   int64_t depth = 18;
   std::string stem = "small"; ///< "small": 3x3, stride 1, no pool; "imagenet": 7x7, stride 2, then a pool
   int64_t image = 28, classes = 10, channels = 1;
+  bool zeroNorms = false; ///< each block begins as its shortcut: Goyal et al. 2017
 };
 
 /// Convolution without bias, then batch normalisation.
@@ -30,8 +31,9 @@ struct Residual : Module {
   ModuleList<ConvNorm> convs{*this, "convs"};
   ModuleList<ConvNorm> shortcut{*this, "shortcut"}; // empty: the identity
 
-  Residual(Module &parent, std::string name, int64_t in, int64_t width, int64_t stride, bool bottleneck)
+  Residual(Module &parent, std::string name, int64_t in, int64_t width, int64_t stride, const ResNetOptions &o)
       : Module(parent, std::move(name)) {
+    const bool bottleneck = o.depth >= 50;
     const int64_t out = bottleneck ? 4 * width : width;
     if (bottleneck) {
       convs.emplace(in, width, 1);
@@ -41,6 +43,8 @@ struct Residual : Module {
       convs.emplace(in, width, 3, stride);
       convs.emplace(width, out, 3);
     }
+    if (o.zeroNorms)
+      convs[convs.size() - 1].norm.weight.initialise(init::zeros());
     if (stride != 1 || in != out)
       shortcut.emplace(in, out, 1, stride);
   }
@@ -69,7 +73,7 @@ struct ResNet : Module {
       auto &stage = stages.emplace();
       for (int64_t j = 0; j < (o.depth == 18 ? few : many)[i]; ++j) {
         const int64_t width = 64 << i, stride = i > 0 && j == 0 ? 2 : 1;
-        stage.emplace(in, width, stride, bottleneck);
+        stage.emplace(in, width, stride, o);
         in = bottleneck ? 4 * width : width;
       }
     }
@@ -86,15 +90,21 @@ struct ResNet : Module {
 
 int main(int argc, char **argv) {
   Program program{"resnet", argc, argv};
-  const ResNetOptions o{.depth = program.option<int64_t>("--depth", 18, "layers", {18, 34, 50}),
-                        .stem =
-                            program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
-                        .image = program.option("--image", 28, "height and width of the images", between(1, 1'000'000)),
-                        .classes = program.option("--classes", 10, "classes", between(1, 1'000'000)),
-                        .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
-  return program.run<ResNet>({.data = Mnist{.channels = o.channels, .size = o.image, .classes = o.classes},
+  ResNetOptions o{.depth = program.option<int64_t>("--depth", 18, "layers", {18, 34, 50}),
+                  .stem = program.option("--stem", "small", "first layer: small or imagenet", {"small", "imagenet"}),
+                  .image = program.option("--image", 28, "height and width of the images", between(1, 1'000'000)),
+                  .classes = program.option("--classes", 10, "classes", between(1, 1'000'000)),
+                  .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
+  const bool photographs = o.channels == 3; // digits are given as they are
+  o.zeroNorms =
+      program.option("--zero-norms", photographs, "blocks begin as their shortcuts: their last norms scale by 0");
+  Pictures pictures{.channels = o.channels, .height = o.image, .width = o.image, .classes = o.classes};
+  if (photographs)
+    pictures.train = imageNetTraining(o.image), pictures.eval = imageNetEvaluation(o.image);
+  return program.run<ResNet>({.data = pictures,
                               .loss = crossEntropy,
-                              .optimizer = Sgd{.lr = 0.05, .momentum = 0.9, .weightDecay = 0.0005},
+                              .optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .weightDecay = 0.0005},
+                              .learningRateBatch = 256,
                               .batch = 64},
                              o);
 }

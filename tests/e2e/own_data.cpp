@@ -8,12 +8,12 @@
 #include <stdexcept>
 using namespace cleave;
 
-struct Pictures : Dataset {
+struct Stripes : Dataset {
   std::string fault;
   std::vector<DataField> list{{"picture", FieldType::F32, {8}}, {"mask", FieldType::F32, {8}}};
   mutable std::atomic<int> reads{0}, threads{0};
 
-  explicit Pictures(std::string fault) : fault(std::move(fault)) {}
+  explicit Stripes(std::string fault) : fault(std::move(fault)) {}
   const std::vector<DataField> &fields() const override { return list; }
   int64_t samples(Split split) const override {
     if (fault == "count")
@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
   Program program{"own_data", argc, argv};
   const std::string fault = program.option("--fault", "none", "how the data set is wrong");
   const bool freeze = program.option("--freeze", false, "freeze some layers");
-  std::shared_ptr<Dataset> data = std::make_shared<Pictures>(fault);
+  std::shared_ptr<Dataset> data = std::make_shared<Stripes>(fault);
   if (fault == "torn")
     data = std::make_shared<Torn>();
   return program.run<Net>({.data = data, .loss = mseLoss, .optimizer = Sgd{.lr = 0.5}, .batch = 16}, fault, freeze);

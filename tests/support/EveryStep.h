@@ -11,6 +11,12 @@ inline void describe(PlanT &plan) {
   plan.training->rate->kind = plan::RateKind::Step;
   plan.training->optimizer = std::make_unique<plan::OptimizerT>();
   plan.data = std::make_unique<plan::DataT>();
+  plan.data->kind = plan::DataKind::Pictures;
+  plan.data->train.push_back(std::make_unique<plan::TransformT>());
+  plan.data->train[0]->kind = plan::TransformKind::HorizontalFlip;
+  plan.data->train[0]->numbers = {0.5};
+  plan.data->eval.push_back(std::make_unique<plan::TransformT>(*plan.data->train[0]));
+  plan.data->class_names = {"cat", "dog"};
   plan.choices = std::make_unique<plan::ChoicesT>();
   plan.search = std::make_unique<plan::SearchT>();
   plan.search->step = 2, plan.search->estimate = 2.1, plan.search->lower = 1.5, plan.search->least = 1;

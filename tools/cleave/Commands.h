@@ -17,6 +17,7 @@ int simulate(int argc, char **argv);
 int report(int argc, char **argv);
 int calibrate(int argc, char **argv);
 int solve(int argc, char **argv);
+int data(int argc, char **argv);
 int doctor(int argc, char **argv);
 int create(int argc, char **argv);
 

@@ -26,6 +26,7 @@ const Command commands[] = {
     {"explain", "say where a plan's time and memory go, what the other plans were, and what would change it",
      tool::explain},
     {"diff", "show the differences between two plans", tool::diff},
+    {"data", "count and check the pictures of a data set", tool::data},
     {"new", "create a folder with a model that builds and trains", tool::create},
     {"doctor", "check what works on this machine, and how to fix the rest", tool::doctor},
 };

@@ -55,6 +55,9 @@ public:
   virtual const std::vector<DataField> &fields() const = 0;
   /// Number of samples of a split.
   virtual int64_t samples(Split split) const = 0;
+  /// The first index of each shard of a split, in ascending order from 0: a shard is a file with many samples, which
+  /// training reads at about the same time. Empty: the samples are read in any order.
+  virtual std::vector<int64_t> shards(Split split) const;
 
   /// Writes fields of a sample. `to` has an address for each field, null for the fields that are not asked for; a field
   /// is row-major, fields()[f].bytes() bytes. `random` is the sample's generator (Random.h). The values of a field must

@@ -38,10 +38,13 @@ struct RunOptions {
   bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
   std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto
   std::string data = {}, metrics = {}, checkpoint = {}, plan = {};
-  std::string like = {};    ///< plan whose request is repeated, as far as other options do not change it
-  std::string cluster = {}; ///< file that describes the hardware that a plan is made for
-  bool profile = false;     ///< print the slowest steps of rank 0 to standard error
-  std::string trace = {};   ///< file for a trace of the last iterations (for ui.perfetto.dev)
+  std::optional<int64_t> workers = {}; ///< threads of a rank that read data ahead of the step
+  std::string decode = {};             ///< "exact" or "fast": how training decodes pictures
+  std::string badFiles = {};           ///< "stop" or "skip": what a damaged picture does
+  std::string like = {};               ///< plan whose request is repeated, as far as other options do not change it
+  std::string cluster = {};            ///< file that describes the hardware that a plan is made for
+  bool profile = false;                ///< print the slowest steps of rank 0 to standard error
+  std::string trace = {};              ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
   bool resumeIfAny = false;
   std::string checkpointEvery = {};

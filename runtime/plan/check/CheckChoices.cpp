@@ -1,5 +1,7 @@
 // Checks a plan's records of its training and of the data that it expects.
+#include "runtime/base/Error.h"
 #include "runtime/base/Precision.h"
+#include "runtime/plan/StoredTransforms.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 
@@ -56,15 +58,30 @@ std::string inputProblem(const plan::Plan &plan, const std::string &name, const 
   return "is no field of the data";
 }
 
+void checkTransforms(const flatbuffers::Vector<flatbuffers::Offset<plan::Transform>> *transforms, Defects &defects) {
+  StoredTransforms stored;
+  for (uint32_t i = 0; i < length(transforms); ++i)
+    stored.emplace_back(transforms->Get(i)->UnPack());
+  try {
+    transformsOf(stored);
+  } catch (const Error &error) {
+    defects.add("{}", error.what());
+  }
+}
+
 } // namespace
 
 void checkChoices(const plan::Plan &plan, Defects &defects) {
   Rule rule(defects, "T9");
   if (const plan::Training *training = plan.training())
     checkPrecision(*training, defects);
-  if (const plan::Data *data = plan.data())
-    for (uint32_t i = 0; i < length(data->fields()); ++i)
-      checkField(*data->fields()->Get(i), i, defects);
+  const plan::Data *data = plan.data();
+  if (!data)
+    return;
+  for (uint32_t i = 0; i < length(data->fields()); ++i)
+    checkField(*data->fields()->Get(i), i, defects);
+  checkTransforms(data->train(), defects);
+  checkTransforms(data->eval(), defects);
 }
 
 void checkFields(const plan::Plan &plan, uint32_t index, Defects &defects) {

@@ -94,11 +94,12 @@ TEST_CASE("metrics read back exactly", "[session]") {
   }
   CHECK(jsonNumber(std::numeric_limits<double>::quiet_NaN()) == "null");
   CHECK(toJson(StepRecord{3, 1, 0.5, 0.1, 1000, 2.5}) ==
-        R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5})");
+        R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5,"data_wait_ms":0})");
   StepRecord onGpu{3, 1, 0.5, 0.1, 1000, 2.5};
   onGpu.hostMicroseconds = 21.5, onGpu.launchMicroseconds = 8.25;
-  CHECK(toJson(onGpu) == R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5,)"
-                         R"("host_us":21.5,"launch_us":8.25})");
+  CHECK(toJson(onGpu) ==
+        R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5,"data_wait_ms":0,)"
+        R"("host_us":21.5,"launch_us":8.25})");
   CHECK(toJson(EpochRecord{2, 0.25, 0.875}) == R"({"epoch":2,"eval_loss":0.25,"eval_accuracy":0.875})");
 }
 

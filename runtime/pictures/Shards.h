@@ -1,0 +1,35 @@
+// Files with many pictures: tars as WebDataset writes them, and record files of MXNet.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// Bytes that are read at any offset.
+struct ByteSource {
+  std::string name; ///< for messages
+  uint64_t size = 0;
+  /// Reads exactly so many bytes, which lie within `size`.
+  std::function<void(void *to, size_t count, uint64_t offset)> read;
+};
+
+/// A picture in a shard.
+struct ShardPicture {
+  std::string key; ///< of a tar's member; empty for records
+  uint64_t offset = 0, size = 0;
+  int32_t label = 0;
+};
+
+/// The samples of a tar, in its order: members KEY.jpg, KEY.jpeg or KEY.png next to KEY.cls, which holds the label as a
+/// number. Other members are left out. Throws userError that names the member and the rule.
+std::vector<ShardPicture> picturesOfTar(const ByteSource &tar);
+
+/// The records of a file: a header with one label, then the picture. Offset and size are those of the whole record.
+/// Throws userError that names the record and the rule.
+std::vector<ShardPicture> picturesOfRecords(const ByteSource &file);
+/// The picture of a record.
+std::vector<uint8_t> pictureOfRecord(const ByteSource &file, const ShardPicture &record);
+
+} // namespace cleave

@@ -1,0 +1,177 @@
+// Folders, tars and record files of pictures: what is listed, what is read, and what is refused.
+#include "runtime/base/Error.h"
+#include "runtime/pictures/Picture.h"
+#include "runtime/pictures/PictureList.h"
+#include "runtime/pictures/Shards.h"
+#include "tests/unit/runtime/session/TestPlans.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace cleave;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string goldens = CLEAVE_PICTURES;
+
+std::vector<uint8_t> contentOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+ByteSource inMemory(const std::vector<uint8_t> &bytes) {
+  return {"a.shard", bytes.size(), [&bytes](void *to, size_t count, uint64_t at) {
+            REQUIRE(at + count <= bytes.size());
+            std::memcpy(to, bytes.data() + at, count);
+          }};
+}
+
+void put(const std::string &path, const std::string &text) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// A tar's member of the old format, with its padding.
+std::string member(const std::string &name, const std::string &content, int64_t size = -1) {
+  std::string header(512, '\0');
+  name.copy(header.data(), 100);
+  const auto octal = [&](size_t at, size_t width, uint64_t value) {
+    for (size_t i = width - 1; i-- > 0; value /= 8)
+      header[at + i] = static_cast<char>('0' + value % 8);
+  };
+  octal(100, 8, 0644);
+  octal(108, 8, 0);
+  octal(116, 8, 0);
+  octal(124, 12, size < 0 ? content.size() : static_cast<uint64_t>(size));
+  octal(136, 12, 0);
+  header[156] = '0';
+  std::memset(header.data() + 148, ' ', 8);
+  uint64_t sum = 0;
+  for (const char c : header)
+    sum += static_cast<uint8_t>(c);
+  octal(148, 7, sum);
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+std::vector<ShardPicture> tarOf(const std::string &text, bool end = true) {
+  std::vector<uint8_t> bytes(text.begin(), text.end());
+  bytes.resize(bytes.size() + (end ? 1024 : 0));
+  return picturesOfTar(inMemory(bytes));
+}
+
+} // namespace
+
+TEST_CASE("tars and record files that others have written are read") {
+  const std::vector<uint8_t> jpeg = contentOf(goldens + "/plain.jpg"), png = contentOf(goldens + "/grey.png");
+  test::TemporaryFolder folder;
+  for (const std::string suffix : {"tar", "rec"}) {
+    CAPTURE(suffix);
+    fs::create_directories(folder.path(suffix));
+    for (const char *name : {"/0", "/1"})
+      fs::copy_file(goldens + "/plain." + suffix, folder.path(suffix) + name + "." + suffix);
+    const PictureList list(folder.path(suffix));
+    REQUIRE(list.count() == 6);
+    CHECK(list.kind() == (suffix == "tar" ? PictureList::Kind::Tars : PictureList::Kind::Records));
+    CHECK(list.labels() == 3);
+    CHECK(list.classes().empty());
+    CHECK(list.shards() == std::vector<int64_t>{0, 3});
+    for (int64_t first : {0, 3}) {
+      CHECK(list.label(first) == 2);
+      CHECK(list.label(first + 1) == 0);
+      CHECK(list.label(first + 2) == 1);
+      CHECK(list.read(first) == jpeg);
+      CHECK(list.read(first + 1) == png);
+      const std::vector<uint8_t> last = list.read(first + 2); // a record in three parts
+      CHECK(last.size() > jpeg.size());
+      CHECK(decodePicture(last, "last").pixels == decodePicture(jpeg, "first").pixels);
+      CHECK(std::string(last.end() - 3, last.end()) == "end");
+    }
+    CHECK_THAT(list.name(4), Contains(suffix == "tar" ? "1.tar: a/longlong" : "1.rec: record 1"));
+    fs::remove(folder.path(suffix) + "/0." + suffix); // while it is used
+    CHECK_THROWS_WITH(list.read(0), Contains("0." + suffix));
+  }
+}
+
+TEST_CASE("a folder's classes and files are sorted by name") {
+  test::TemporaryFolder folder;
+  for (const char *name : {"dog/b.JPG", "dog/a.png", "dog/more/c.jpeg", "dog/notes.txt", "dog/.hidden.jpg", "dog/plain",
+                           "cat/x.webp", "readme.jpg"})
+    put(folder.path() + "/" + name, "");
+  const PictureList list(folder.path());
+  CHECK(list.kind() == PictureList::Kind::Folder);
+  CHECK(list.classes() == std::vector<std::string>{"cat", "dog"});
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < list.count(); ++i)
+    names.push_back(list.name(i).substr(folder.path().size() + 1));
+  CHECK(names == std::vector<std::string>{"cat/x.webp", "dog/a.png", "dog/b.JPG", "dog/plain", "dog/more/c.jpeg"});
+  CHECK(list.label(0) == 0);
+  CHECK(list.label(4) == 1);
+  CHECK(list.shards().empty());
+}
+
+TEST_CASE("folders that cannot be are refused with what is wrong") {
+  test::TemporaryFolder folder;
+  const auto refused = [&](const std::string &why) { CHECK_THROWS_WITH(PictureList(folder.path()), Contains(why)); };
+  CHECK_THROWS_WITH(PictureList(folder.path("nothing")), Contains("cannot be listed"));
+  refused("a folder for each class");
+  put(folder.path() + "/cat/a.txt", "");
+  refused("cat: a class without pictures");
+  put(folder.path() + "/cat/a.jpg", "");
+  CHECK(PictureList(folder.path()).count() == 1);
+  fs::create_directory_symlink("..", folder.path() + "/cat/round");
+  refused("symbolic links lead in a circle");
+  fs::remove(folder.path() + "/cat/round");
+  put(folder.path() + "/a.tar", "");
+  refused("a.tar: is not a tar");
+  put(folder.path() + "/a.tar", std::string(1024, '\0'));
+  refused("a.tar: holds no picture");
+  put(folder.path() + "/b.rec", "");
+  refused("both tars and record files");
+}
+
+TEST_CASE("tars are refused with the member and the rule") {
+  const std::string one = member("a.jpg", "x") + member("a.cls", "3\n");
+  CHECK(tarOf(one).at(0).label == 3);
+  CHECK(tarOf(one + member("b.json", "x") + member("b.cls", "1") + member("b.PNG", "y")).size() == 2);
+  const auto refused = [](const std::string &text, const std::string &why) {
+    CHECK_THROWS_WITH(tarOf(text), Contains("a.shard: ") && Contains(why));
+  };
+  refused(member("../a.jpg", "x"), "lead out of the tar");
+  refused(member("a/../../b.jpg", "x"), "lead out of the tar");
+  refused(one + member("b.jpg", "x"), "sample \"b\": has no .cls");
+  refused(member("b.cls", "1") + one, "sample \"b\": has no picture");
+  refused(member("b.jpg", "x") + member("b.cls", "cat"), "must be a whole number of at least 0, found \"cat\"");
+  refused(member("b.jpg", "x") + member("b.cls", "-1"), "found \"-1\"");
+  refused(member("b.jpg", "x") + member("b.cls", "99999999999"), "found \"99999999999\"");
+  refused(member("b.jpg", "x") + member("b.png", "x"), "a second picture");
+  refused(member("b.jpg", "x", int64_t{1} << 32), "reach beyond the tar's");
+  refused(std::string(600, 'x'), "is not a tar");
+  std::string torn = one;
+  torn[512 + 512 + 3] ^= 1; // the second header's name
+  CHECK_THROWS_AS(tarOf(torn), Error);
+}
+
+TEST_CASE("record files are refused with the offset and the rule") {
+  const std::vector<uint8_t> whole = contentOf(goldens + "/plain.rec");
+  CHECK(picturesOfRecords(inMemory(whole)).size() == 3);
+  for (const size_t size : {size_t{3}, size_t{20}, whole.size() / 2, whole.size() - 1}) {
+    const std::vector<uint8_t> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK_THROWS_WITH(picturesOfRecords(inMemory(cut)), Contains("a.shard: record at offset"));
+  }
+  const auto altered = [&](size_t at, uint8_t value) {
+    std::vector<uint8_t> bytes = whole;
+    bytes[at] = value;
+    return bytes;
+  };
+  CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(0, 1))), Contains("instead of 0xced7230a"));
+  CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(7, 0x40))), Contains("part 0 is of kind 2"));
+  CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(8, 2))), Contains("one label, found 2"));
+  CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(15, 0xbf))), Contains("must be a whole number"));
+}
