@@ -31,20 +31,24 @@ using Optimizer = std::variant<Sgd, Adam, AdamW>;
 // Learning-rate schedules: the learning rate in step s = 1, 2, ..., where lr is the optimizer's.
 /// lr
 struct ConstantLr {};
-/// lr gamma^floor((s - 1) / every)
+// Lengths may be given in epochs, whose number of steps the data and the batch decide.
+/// lr gamma^floor((s - 1) / every), after a warm-up of linear growth
 struct StepLr {
   int64_t every = 1000;
   double gamma = 0.1;
+  double everyEpochs = 0, warmupEpochs = 0; ///< > 0: instead of `every`; length of the warm-up
 };
 /// `warmup` steps of linear growth to lr, then a half cosine from lr to `min` until step `steps`, which counts the
 /// warm-up. steps = 0 means the number of steps of the run; a resumed run keeps that number.
 struct CosineLr {
   double min = 0;
   int64_t warmup = 0, steps = 0;
+  double warmupEpochs = 0; ///< > 0: instead of `warmup`
 };
 /// lr min(1, s / warmup)
 struct WarmupLr {
   int64_t warmup = 100;
+  double warmupEpochs = 0; ///< > 0: instead of `warmup`
 };
 using LearningRateSchedule = std::variant<ConstantLr, StepLr, CosineLr, WarmupLr>;
 

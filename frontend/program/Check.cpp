@@ -155,7 +155,9 @@ public:
   Check(std::shared_ptr<const PlanFile> plan, const GraphModule &step, const DataSource &source)
       : file(std::move(plan)), source(source), order(source.samples(Split::Train), file->plan().seed()),
         rate(learningRateOf(file->plan())), reference(step, file->plan().seed(), file->plan().microbatches()),
-        values(reference.initial()) {}
+        values(reference.initial()) {
+    resolveEpochs(rate, source.samples(Split::Train) / file->plan().batch());
+  }
 
   CheckResult run(int64_t steps, unsigned threads);
 

@@ -78,9 +78,15 @@ std::vector<Option> compileOptions() {
   using namespace commands;
   using Run = RunOptions;
   using Agree = Option::Agree;
-  constexpr const char *strategy = "which contains its strategy";
+  constexpr const char *strategy = "which contains its strategy", *schedule = "which has its learning rates";
+  constexpr Limits epochs{0, 1e6};
   constexpr Limits counts{1, std::numeric_limits<int32_t>::max()}, rates{0, 1e30};
   return {
+      {.name = "--recipe",
+       .field = &Run::recipe,
+       .type = "FILE.toml",
+       .uses = {{compile | trained | commands::data, "file with lines NAME = VALUE for options that are not given"}},
+       .ranks = Agree::Contents},
       {.name = "--mesh",
        .field = &Run::mesh,
        .type = "AXES",
@@ -194,6 +200,29 @@ std::vector<Option> compileOptions() {
        .limits = rates,
        .ranks = Agree::Value,
        .planned = optimizer(&Run::weightDecay, [](auto &training) { return training.optimizer->weight_decay; })},
+      {.name = "--lr-schedule",
+       .field = &Run::lrSchedule,
+       .type = "NAME",
+       .uses = {{compile,
+                 "learning rate over the steps: constant, step (a tenth after every --every-epochs), or cosine "
+                 "to 0 at the end (default: the program's)"}},
+       .words = {"constant", "step", "cosine"},
+       .ranks = Agree::Value,
+       .refused = schedule},
+      {.name = "--warmup-epochs",
+       .field = &Run::warmupEpochs,
+       .type = "E",
+       .uses = {{compile, "epochs in which the learning rate grows from 0 (default: the program's)"}},
+       .limits = epochs,
+       .ranks = Agree::Value,
+       .refused = schedule},
+      {.name = "--every-epochs",
+       .field = &Run::everyEpochs,
+       .type = "E",
+       .uses = {{compile, "epochs between the steps of --lr-schedule step (default: 30)"}},
+       .limits = epochs,
+       .ranks = Agree::Value,
+       .refused = schedule},
       {.name = "--seed",
        .field = &Run::seed,
        .type = "S",

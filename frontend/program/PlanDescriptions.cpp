@@ -39,8 +39,11 @@ static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double b
     rate.kind = plan::RateKind::Step;
     rate.every = step->every;
     rate.gamma = step->gamma;
+    rate.every_epochs = step->everyEpochs;
+    rate.warmup_epochs = step->warmupEpochs;
   } else if (const CosineLr *cosine = std::get_if<CosineLr>(&schedule)) {
-    rate.kind = cosine->warmup > 0 ? plan::RateKind::WarmupCosine : plan::RateKind::Cosine;
+    rate.kind = cosine->warmup > 0 || cosine->warmupEpochs > 0 ? plan::RateKind::WarmupCosine : plan::RateKind::Cosine;
+    rate.warmup_epochs = cosine->warmupEpochs;
     rate.min = cosine->min;
     rate.warmup = cosine->warmup;
     rate.steps = cosine->steps;
@@ -49,6 +52,7 @@ static plan::LearningRateT rateOf(const LearningRateSchedule &schedule, double b
     rate.kind = plan::RateKind::WarmupCosine;
     rate.min = base;
     rate.warmup = warmup->warmup;
+    rate.warmup_epochs = warmup->warmupEpochs;
   }
   return rate;
 }

@@ -5,8 +5,10 @@
 #include "frontend/program/Options.h"
 #include "frontend/program/ShowSample.h"
 #include "frontend/trace/Diagnose.h"
+#include "partitioner/toml/Toml.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Counted.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/ParseNumber.h"
@@ -27,6 +29,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
+#include <set>
 
 namespace cleave {
 
@@ -75,16 +78,20 @@ void addCommands(CLI::App &app, CommandLine &line) {
   }
 }
 
+/// Of `commands`; the program adds its own commands later.
+unsigned commandNamed(const std::string &name) {
+  for (const EveryProgram &each : everyProgram)
+    if (name == each.name)
+      return each.command;
+  return commands::own;
+}
+
 /// The options of the command `args`, without those of the model; nullopt if they are wrong, or if help is asked for.
 std::optional<RunOptions> optionsOf(const std::vector<std::string> &args) {
-  unsigned command = commands::own; // the program adds its commands later
-  for (const EveryProgram &each : everyProgram)
-    if (args[0] == each.name)
-      command = each.command;
   CLI::App app;
   app.allow_extras();
   RunOptions run;
-  addOptions(app, programOptions(), command, run);
+  addOptions(app, programOptions(), commandNamed(args[0]), run);
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend() - 1));
   } catch (const CLI::ParseError &) {
@@ -100,6 +107,12 @@ std::optional<RunOptions> optionsOf(const std::vector<std::string> &args) {
 struct Program::Impl {
   std::string name;
   std::vector<std::string> args; ///< without the program's name
+  /// Values of --recipe that are no options of commands, and those that other commands have.
+  struct RecipeValue {
+    std::string name, value, place; ///< place: file and line
+    bool known;                     ///< an option of some command
+  };
+  std::vector<RecipeValue> recipe;
   std::vector<Declared> declared;
   nlohmann::json stored;            ///< options of the checkpoint or plan that the command line names
   bool storedYields = false;        ///< the command line may give other values
@@ -114,12 +127,68 @@ struct Program::Impl {
   std::vector<Own> commands; ///< added by the program
 
   std::optional<std::string> find(const std::string &option) const;
+  void loadRecipe();
   void loadStored();
   std::string optionsJson() const;
   void addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const;
   void runOwn(const Own &own, RunOptions options, Trainer &trainer) const;
   int command(const CommandLine &line, const CLI::App &app, Trainer &trainer, const Data &data);
 };
+
+/// The values of the command's options, without those that the command line gives, are appended to it.
+void Program::Impl::loadRecipe() {
+  if (args.empty() || args[0].starts_with("-"))
+    return;
+  const std::optional<RunOptions> given = optionsOf(args);
+  if (!given || given->recipe.empty())
+    return;
+  std::set<std::string> everyCommands, ofCommand;
+  for (const Option &option : programOptions())
+    for (const Option::Use &use : option.uses) {
+      everyCommands.insert(option.name);
+      if (use.commands & commandNamed(args[0]))
+        ofCommand.insert(option.name);
+    }
+  const std::string text = readTextFile(given->recipe, Status::User, 1 << 20);
+  const toml::table table = partitioner::parseToml(text, given->recipe);
+  for (const auto &[key, node] : partitioner::inFileOrder(table)) {
+    const std::string option = "--" + key, place = partitioner::at(given->recipe, *node);
+    if (option == "--recipe" || option == "--plan" || option == "--checkpoint" || option == "--like")
+      throw userError(fmt::format("{}: {}: belongs on the command line", place, key));
+    std::string value;
+    const auto add = [&](const toml::node &one) {
+      if (one.is_table() || one.is_array())
+        throw userError(
+            fmt::format("{}: {}: must be a text, a number, true or false, or a list of numbers", place, key));
+      if (const auto word = one.value_exact<std::string>())
+        value += *word;
+      else if (const auto whole = one.value_exact<int64_t>())
+        value += fmt::format("{}", *whole);
+      else if (const auto truth = one.value_exact<bool>())
+        value += *truth ? "true" : "false";
+      else
+        value += fmt::format("{}", one.value<double>().value_or(0));
+    };
+    if (const toml::array *list = node->as_array())
+      for (size_t i = 0; i < list->size(); ++i) {
+        value += i ? "," : "";
+        add(*list->get(i));
+      }
+    else
+      add(*node);
+    if (!ofCommand.contains(option)) {
+      recipe.push_back({option, value, place, everyCommands.contains(option)});
+      continue;
+    }
+    const bool onLine = std::ranges::any_of(
+        args, [&](const std::string &word) { return word == option || word.starts_with(option + "="); });
+    if (onLine || (node->is_boolean() && value == "false"))
+      continue;
+    args.push_back(option);
+    if (!node->is_boolean())
+      args.push_back(value);
+  }
+}
 
 /// The value of an option of the model, if it is given. Other options are skipped.
 std::optional<std::string> Program::Impl::find(const std::string &option) const {
@@ -133,7 +202,13 @@ std::optional<std::string> Program::Impl::find(const std::string &option) const 
   } catch (const CLI::ParseError &) { // `run` reports it
     return std::nullopt;
   }
-  return found->count() ? std::optional(value) : std::nullopt;
+  if (found->count())
+    return value;
+  for (const RecipeValue &each : recipe)
+    if (each.name == option &&
+        !stored.contains(option.substr(option.find_first_not_of('-')))) // a checkpoint's are used
+      return each.value;
+  return std::nullopt;
 }
 
 /// Reads the model's options of the plan or checkpoint that the command reads. Skips what `run` will report.
@@ -179,6 +254,7 @@ Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
     shortenThreadWaits(argc, argv);
   try {
     impl->table = DeviceTable::take(impl->args);
+    impl->loadRecipe();
     impl->loadStored();
   } catch (const Error &e) {
     impl->mistake = e;
@@ -393,6 +469,9 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
       return 0;
     if (impl->mistake)
       throw *impl->mistake;
+    for (const Impl::RecipeValue &each : impl->recipe)
+      if (!each.known && std::ranges::none_of(impl->declared, [&](const Declared &o) { return o.name == each.name; }))
+        throw userError(fmt::format("{}: {} has no option {}", each.place, impl->name, each.name));
     for (const auto &[key, value] : impl->stored.items())
       if (std::none_of(impl->declared.begin(), impl->declared.end(),
                        [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))

@@ -60,6 +60,39 @@ Optimizer chooseOptimizer(const Optimizer &programs, const RunOptions &options) 
   return optimizer;
 }
 
+/// The kind of a program's schedule, as --lr-schedule names it.
+std::string scheduleName(const LearningRateSchedule &schedule) {
+  return std::holds_alternative<StepLr>(schedule)     ? "step"
+         : std::holds_alternative<CosineLr>(schedule) ? "cosine"
+                                                      : "constant";
+}
+
+LearningRateSchedule chooseSchedule(const LearningRateSchedule &programs, const RunOptions &options) {
+  LearningRateSchedule schedule = programs;
+  if (!options.lrSchedule.empty() && options.lrSchedule != scheduleName(programs)) {
+    if (options.lrSchedule == "step")
+      schedule = StepLr{.everyEpochs = 30};
+    else if (options.lrSchedule == "cosine")
+      schedule = CosineLr{};
+    else
+      schedule = ConstantLr{};
+  }
+  if (options.warmupEpochs && std::holds_alternative<ConstantLr>(schedule))
+    schedule = WarmupLr{.warmup = 0};
+  if (options.everyEpochs && !std::holds_alternative<StepLr>(schedule))
+    throw userError(fmt::format("--every-epochs {}: only the schedule step has steps, the schedule is {}",
+                                *options.everyEpochs, scheduleName(schedule)));
+  std::visit(
+      [&](auto &s) {
+        if constexpr (requires { s.warmupEpochs; })
+          s.warmupEpochs = options.warmupEpochs.value_or(s.warmupEpochs);
+        if constexpr (requires { s.everyEpochs; })
+          s.everyEpochs = options.everyEpochs.value_or(s.everyEpochs);
+      },
+      schedule);
+  return schedule;
+}
+
 // ---- strategy -----------------------------------------------------------------------------------------------------
 
 constexpr const char *searchedKind = "auto";
@@ -302,6 +335,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.channelsLast = chooseChannelsLast(resolved, options);
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
+  resolved.config.learningRate = chooseSchedule(config.learningRate, options);
   resolved.toSearch = chooseSearch(options, cluster);
   resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
   if (resolved.toSearch && !cluster) {

@@ -40,6 +40,16 @@ void checkAgainstPlan(const PlanFile &file, const Model &model, const RunOptions
 static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
   if (!training.optimizer)
     return;
+  if (const plan::LearningRateT *rate = training.rate.get(); rate && options.lrSchedule.empty()) {
+    const bool falls = rate->kind == plan::RateKind::Cosine || rate->kind == plan::RateKind::WarmupCosine;
+    options.lrSchedule = rate->kind == plan::RateKind::Step ? "step"
+                         : falls && rate->min != rate->base ? "cosine"
+                                                            : "constant";
+    if (rate->warmup_epochs > 0 && !options.warmupEpochs)
+      options.warmupEpochs = rate->warmup_epochs;
+    if (rate->every_epochs > 0 && !options.everyEpochs)
+      options.everyEpochs = rate->every_epochs;
+  }
   const std::string name = optimizerNameOf(training);
   if (options.optimizer.empty())
     options.optimizer = name;

@@ -49,12 +49,18 @@ Json rateJson(const plan::LearningRateT &rate) {
   if (rate.kind == plan::RateKind::Step) {
     json["every"] = rate.every;
     json["gamma"] = rate.gamma;
+    if (rate.warmup)
+      json["warmup"] = rate.warmup;
   }
   if (rate.kind == plan::RateKind::Cosine || rate.kind == plan::RateKind::WarmupCosine) {
     json["min"] = rate.min;
     json["warmup"] = rate.warmup;
     json["steps"] = rate.steps;
   }
+  if (rate.warmup_epochs > 0)
+    json["warmup_epochs"] = rate.warmup_epochs;
+  if (rate.every_epochs > 0)
+    json["every_epochs"] = rate.every_epochs;
   return json;
 }
 
@@ -76,6 +82,8 @@ void parseRate(const Json &json, plan::LearningRateT &rate) {
   rate.warmup = json.value("warmup", rate.warmup);
   rate.steps = json.value("steps", rate.steps);
   rate.every = json.value("every", rate.every);
+  rate.warmup_epochs = json.value("warmup_epochs", rate.warmup_epochs);
+  rate.every_epochs = json.value("every_epochs", rate.every_epochs);
 }
 
 // The enumerations have equal values.

@@ -51,7 +51,8 @@ std::vector<uint8_t> bytesOf(const ByteSource &file, uint64_t offset, uint64_t m
     const size_t have = bytes.size(),
                  take = static_cast<size_t>(std::min<uint64_t>(length, most - std::min<uint64_t>(most, have)));
     bytes.resize(have + take);
-    file.read(bytes.data() + have, take, at);
+    if (take > 0)
+      file.read(bytes.data() + have, take, at);
     at += filled;
     if (kind == Whole || kind == Last) {
       end = at;

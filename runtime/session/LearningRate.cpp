@@ -15,6 +15,14 @@ plan::LearningRateT learningRateOf(const plan::Plan &plan) {
   return rate;
 }
 
+void resolveEpochs(plan::LearningRateT &rate, int64_t stepsPerEpoch) {
+  const auto steps = [&](double epochs) { return std::llround(epochs * double(stepsPerEpoch)); };
+  if (rate.warmup_epochs > 0)
+    rate.warmup = steps(rate.warmup_epochs);
+  if (rate.every_epochs > 0)
+    rate.every = std::max<int64_t>(1, steps(rate.every_epochs));
+}
+
 /// A half cosine from base to min, after `done` of `length` steps.
 static double cosine(const plan::LearningRateT &rate, int64_t done, int64_t length) {
   const double part = length > 0 ? std::clamp(double(done) / double(length), 0.0, 1.0) : 0.0;
@@ -27,7 +35,8 @@ double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total) {
   case plan::RateKind::Constant:
     return rate.base;
   case plan::RateKind::Step:
-    return rate.base * std::pow(rate.gamma, double((step - 1) / rate.every));
+    return step <= rate.warmup ? rate.base * double(step) / double(rate.warmup)
+                               : rate.base * std::pow(rate.gamma, double((step - 1) / rate.every));
   case plan::RateKind::Cosine:
     return cosine(rate, step - 1, length);
   case plan::RateKind::WarmupCosine:

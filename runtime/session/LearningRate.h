@@ -9,6 +9,9 @@ namespace cleave {
 /// The schedule of a plan, or the schema's defaults if the plan has none. The checker has verified its numbers.
 plan::LearningRateT learningRateOf(const plan::Plan &plan);
 
+/// Puts steps in place of lengths in epochs.
+void resolveEpochs(plan::LearningRateT &rate, int64_t stepsPerEpoch);
+
 /// The rate of step `step` (1 is the first) in a run of `total` steps.
 double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total);
 

@@ -33,6 +33,7 @@ std::string toJson(const RunRecord &run) {
 }
 
 std::string toJson(const StepRecord &record) {
+  const std::string accuracy = record.accuracy ? fmt::format(R"(,"accuracy":{})", jsonNumber(*record.accuracy)) : "";
   const std::string scale = record.lossScale ? fmt::format(R"(,"loss_scale":{},"skipped_steps":{})",
                                                            jsonNumber(*record.lossScale), record.skippedSteps)
                                              : "";
@@ -41,14 +42,16 @@ std::string toJson(const StepRecord &record) {
                                              jsonNumber(*record.launchMicroseconds))
                                : "";
   return fmt::format(
-      R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{},"data_wait_ms":{}{}{}}})",
+      R"({{"step":{},"epoch":{},"loss":{},"lr":{},"samples_per_s":{},"step_ms":{},"data_wait_ms":{}{}{}{}}})",
       record.step, record.epoch, jsonNumber(record.loss), jsonNumber(record.lr), jsonNumber(record.samplesPerSecond),
-      jsonNumber(record.milliseconds), jsonNumber(record.dataWaitMilliseconds), scale, host);
+      jsonNumber(record.milliseconds), jsonNumber(record.dataWaitMilliseconds), accuracy, scale, host);
 }
 
 std::string toJson(const EpochRecord &record) {
-  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{}{}}})", record.epoch, jsonNumber(record.loss),
-                     jsonNumber(record.accuracy),
+  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{},"train_loss":{},"train_accuracy":{},)"
+                     R"("seconds":{},"data_wait_s":{}{}}})",
+                     record.epoch, jsonNumber(record.loss), jsonNumber(record.accuracy), jsonNumber(record.trainLoss),
+                     jsonNumber(record.trainAccuracy), jsonNumber(record.seconds), jsonNumber(record.dataWaitSeconds),
                      record.badFiles ? fmt::format(R"(,"bad_files":{})", *record.badFiles) : "");
 }
 

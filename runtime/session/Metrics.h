@@ -17,13 +17,16 @@ struct StepRecord {
   int64_t skippedSteps = 0;          ///< since the start of training, with loss scaling
   /// Host time to enqueue the step without waits, and the part for the launch; nullopt: the device is the host.
   std::optional<double> hostMicroseconds{}, launchMicroseconds{};
-  double dataWaitMilliseconds = 0; ///< rank 0's step has waited for its data
+  double dataWaitMilliseconds = 0;  ///< rank 0's step has waited for its data
+  std::optional<double> accuracy{}; ///< nullopt: the loss does not count correct predictions
 };
 
 struct EpochRecord {
   int64_t epoch = 0;
   double loss = 0, accuracy = 0;
-  std::optional<int64_t> badFiles{}; ///< training pictures skipped so far; nullopt: none are skipped
+  double trainLoss = 0, trainAccuracy = 0; ///< over the epoch's steps of this run; the accuracy may be NaN
+  double seconds = 0, dataWaitSeconds = 0; ///< of these steps
+  std::optional<int64_t> badFiles{};       ///< training pictures skipped so far; nullopt: none are skipped
 };
 
 /// A description of the run: the first record of the metrics file.

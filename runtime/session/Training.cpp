@@ -80,6 +80,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
     begin = {resumed->info.epoch, resumed->info.position};
     firstStep = resumed->info.step + 1;
   }
+  resolveEpochs(rate, samples / batch);
   begin.settle(samples, batch);
   lastStep = options.steps ? *options.steps : lastOfEpochs();
   if (rate.steps == 0 && resumed)
@@ -143,7 +144,7 @@ private:
   void step(int64_t step, const DataPosition &at, const std::optional<DataPosition> &next);
   void report(bool all);
   void reportStep(const StepRecord &started, const LossSums &sums, double seconds);
-  void endEpoch(int64_t epoch, int64_t step);
+  void endEpoch(int64_t number, int64_t step);
   void save(int64_t steps, const DataPosition &next);
   void warn(const std::string &text);
   void warnOfData();
@@ -164,6 +165,11 @@ private:
   int64_t saved = -1; ///< number of steps in the last checkpoint
   Clock::time_point began, last, flushed;
   bool warnedOfData = false;
+  /// Of this run's steps of the epoch.
+  struct EpochSums {
+    double loss = 0, accuracy = 0, steps = 0, waitedBefore = 0;
+    Clock::time_point began;
+  } epoch;
 };
 
 void RankLoop::begin() {
@@ -232,6 +238,11 @@ void RankLoop::report(bool all) {
 void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, double seconds) {
   StepRecord record = started;
   record.loss = sums.meanLoss();
+  if (std::isfinite(sums.accuracy()))
+    record.accuracy = sums.accuracy();
+  epoch.loss += record.loss;
+  epoch.accuracy += sums.accuracy();
+  ++epoch.steps;
   record.samplesPerSecond = double(shared.batch) / seconds;
   record.milliseconds = seconds * 1e3;
   if (std::isfinite(sums.lossScale)) {
@@ -255,17 +266,26 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
   }
 }
 
-void RankLoop::endEpoch(int64_t epoch, int64_t step) {
+void RankLoop::endEpoch(int64_t number, int64_t step) {
   if (!shared.evaluates())
     return;
+  const double trained = since(epoch.began);
   const LossSums sums = job.evaluate(step);
   if (rank != 0)
     return;
   shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
-  metrics.write(toJson(EpochRecord{epoch, sums.meanLoss(), sums.accuracy(), shared.result.badFiles}));
+  EpochRecord record{number, sums.meanLoss(), sums.accuracy()};
+  record.trainLoss = epoch.loss / epoch.steps;
+  record.trainAccuracy = epoch.accuracy / epoch.steps;
+  record.seconds = trained;
+  record.dataWaitSeconds = job.dataWait() - epoch.waitedBefore;
+  record.badFiles = shared.result.badFiles;
+  metrics.write(toJson(record));
   metrics.flush();
-  progress.line(fmt::format("epoch {}  eval loss {:.4f}{}", epoch, sums.meanLoss(),
-                            accuracyText("  accuracy ", sums.accuracy())));
+  progress.line(
+      fmt::format("epoch {}  eval loss {:.4f}{}  training loss {:.4f}{}  {:.1f} s, of which waiting for data {:.1f}",
+                  number, record.loss, accuracyText("  accuracy ", record.accuracy), record.trainLoss,
+                  accuracyText("  accuracy ", record.trainAccuracy), record.seconds, record.dataWaitSeconds));
   last = Clock::now();
 }
 
@@ -369,7 +389,7 @@ void RankLoop::run() {
   if (const int64_t dropped = shared.samples % shared.batch; dropped && rank == 0)
     progress.line(fmt::format("each epoch leaves out {} of {} samples, which do not fill a batch of {}", dropped,
                               shared.samples, shared.batch));
-  began = last = flushed = Clock::now();
+  began = last = flushed = epoch.began = Clock::now();
   DataPosition at = shared.begin;
   int64_t done = shared.firstStep - 1;
   if (shared.resumed)
@@ -391,6 +411,7 @@ void RankLoop::run() {
     if (epochEnds) {
       countBadFiles();
       endEpoch(at.epoch, done);
+      epoch = {.waitedBefore = job.dataWait(), .began = Clock::now()};
     }
     if (rank == 0)
       warnOfData();

@@ -7,6 +7,7 @@ struct ResNetOptions {
   int64_t depth = 18;
   std::string stem = "small"; ///< "small": 3x3, stride 1, no pool; "imagenet": 7x7, stride 2, then a pool
   int64_t image = 28, classes = 10, channels = 1;
+  double smoothing = 0;
   bool zeroNorms = false; ///< each block begins as its shortcut: Goyal et al. 2017
 };
 
@@ -98,13 +99,22 @@ int main(int argc, char **argv) {
   const bool photographs = o.channels == 3; // digits are given as they are
   o.zeroNorms =
       program.option("--zero-norms", photographs, "blocks begin as their shortcuts: their last norms scale by 0");
+  o.smoothing = program.option("--label-smoothing", 0.0, "part of the target that is spread over all classes");
   Pictures pictures{.channels = o.channels, .height = o.image, .width = o.image, .classes = o.classes};
-  if (photographs)
-    pictures.train = imageNetTraining(o.image), pictures.eval = imageNetEvaluation(o.image);
+  std::vector<ParameterGroup> groups;
+  if (photographs) {
+    pictures.train = imageNetTraining(o.image);
+    pictures.eval = imageNetEvaluation(o.image);
+    groups = {{"*.norm.*", .weightDecay = 0.0}, {"fc.bias", .weightDecay = 0.0}};
+  }
+  const auto loss = [=](Tensor logits, Tensor labels) {
+    return crossEntropy(logits, labels, {.labelSmoothing = o.smoothing});
+  };
   return program.run<ResNet>({.data = pictures,
-                              .loss = crossEntropy,
+                              .loss = loss,
                               .optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .weightDecay = 0.0005},
                               .learningRateBatch = 256,
+                              .groups = groups,
                               .batch = 64},
                              o);
 }

@@ -27,6 +27,41 @@ class Options(Case):
         self.refused("mlp", "check", "--data", DIGITS, "--steps", 0, word="--steps 0: check compares at least one step")
         self.refused("mlp", "train", "--data", DIGITS, "--steps", -1, word="--steps -1")
 
+    def test_recipe(self):
+        """A file gives the options that the command line does not, and a checkpoint's go before it."""
+        recipe, ck = self.path("recipe.toml"), self.path("ck")
+
+        def write(text):
+            with open(recipe, "w") as out:
+                out.write(text)
+
+        write('hidden = [24, 16]\nbatch = 20\nlr = 0.05\nlr-schedule = "cosine"\nwarmup-epochs = 0.5\nquiet = true\nepochs = 2\n')
+        train = ["mlp", "--data", DIGITS, "--recipe", recipe, "--threads", 1]
+        losses, records = self.losses(*train)
+        by_hand = self.losses("mlp", "--data", DIGITS, "--threads", 1, "--hidden", "24,16", "--batch", 20, "--lr", 0.05,
+                              "--lr-schedule", "cosine", "--warmup-epochs", 0.5, "--epochs", 2)
+        self.assertEqual(losses, by_hand[0][-len(losses):])
+        rates = [r["lr"] for r in records if "step" in r]
+        warm, epoch = len(rates) // 4, len(rates) // 2
+        self.assertAlmostEqual(rates[0], 0.05 / warm)
+        self.assertAlmostEqual(max(rates), 0.05)
+        self.assertEqual(rates.index(max(rates)), warm - 1)
+        self.assertLess(rates[-1], 1e-3)
+        self.assertIn("train_accuracy", records[-1])
+        # A training that resumes goes on with the schedule, without the recipe.
+        os.remove(self.path("metrics.jsonl"))
+        self.losses(*train, "--epochs", 1, "--lr-schedule", "step", "--every-epochs", 1, "--lr", 0.1, "--checkpoint", ck)
+        os.remove(self.path("metrics.jsonl"))
+        write("hidden = 7\n")
+        rest = self.losses("mlp", "--data", DIGITS, "--recipe", recipe, "--resume", "--checkpoint", ck, "--epochs", 2)[1]
+        self.assertEqual([round(r["lr"], 9) for r in rest if "step" in r], [0.01] * epoch)
+        for text, word in (("hiden = 8", "recipe.toml:1:9: mlp has no option --hiden"), ("batch = 0", "--batch 0"),
+                           ("batch = [[1]]", "must be a text, a number"), ("batch = ", "recipe.toml:1"),
+                           ('plan = "x"', "plan: belongs on the command line"), ("hidden = \"x\"", "--hidden x")):
+            write(text)
+            self.refused("mlp", "train", "--data", DIGITS, "--recipe", recipe, word=word)
+        self.refused("mlp", "train", "--data", DIGITS, "--every-epochs", 2, word="only the schedule step has steps")
+
     def test_batch_per_rank(self):
         plan, metrics, train = self.path("mlp.plan"), self.path("m.jsonl"), ["mlp", "train", "--data", DIGITS]
         split = ["--mesh", "dp=2,pp=2", "--batch-per-rank", 24]

@@ -20,7 +20,11 @@ USES = {
         ["mlp", *TRAIN, "--plan", "PATH"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", DIGITS, "--plan", "PATH"],
         ["mlp", "check", *SMALL, "--data", DIGITS, "--plan", "PATH"], ["mlp", *TRAIN, "--strategy", "PATH"],
         ["mlp", "plan", "--strategy", "PATH", "-o", "HERE/new.plan"], ["mlp", "check", "--data", DIGITS, "--strategy", "PATH"],
-        ["mlp", "graph", "--strategy", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
+        ["mlp", "graph", "--strategy", "PATH"], ["mlp", *TRAIN, "--recipe", "PATH"],
+        ["mlp", "check", "--data", DIGITS, "--recipe", "PATH"], ["mlp", "plan", "-o", "HERE/new.plan", "--recipe", "PATH"],
+        ["mlp", "predict", "--checkpoint", "HERE/ck", "--data", DIGITS, "-o", "HERE/new.npy", "--recipe", "PATH"],
+        ["mlp", "graph", "--recipe", "PATH"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--recipe", "PATH"],
+        ["resnet", "data", "--channels", "3", "--data", "synthetic", "--file", "PATH"], ["mlp", "plan", "--no-code", "--cluster", "PATH", "-o", "HERE/new.plan"],
         ["mlp", "plan", "--no-code", "--like", "PATH", "-o", "HERE/new.plan"], ["cleave", "explain", "PATH"],
         ["cleave", "simulate", "PATH"], ["cleave", "simulate", "HERE/p.plan", "--cluster", "PATH"],
         ["cleave", "simulate", "--pipeline", "PATH"], ["cleave", "report", "PATH", "-o", "HERE/new.html"],
@@ -30,7 +34,7 @@ USES = {
     "read data": [
         ["mlp", "train", *SMALL, "--data", "PATH", "--steps", "1"], ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", "PATH"],
         ["mlp", "predict", "--checkpoint", "HERE/ck", "--data", "PATH", "-o", "HERE/new.npy"],
-        ["mlp", "check", *SMALL, "--data", "PATH"],
+        ["mlp", "check", *SMALL, "--data", "PATH"], ["mlp", "data", "--data", "PATH"], ["cleave", "data", "PATH"],
         ["gpt", "train", "--data", "PATH", "--steps", "1"], ["cleave-run", "HERE/p.plan", "--data", "PATH"],
     ],
     "read folder": [
@@ -43,7 +47,7 @@ USES = {
     "write file": [
         ["mlp", *TRAIN, "--metrics", "PATH"], ["mlp", *TRAIN, "--trace", "PATH"],
         ["mlp", "eval", "--checkpoint", "HERE/ck", "--data", DIGITS, "--trace", "PATH"],
-        ["mlp", "predict", "--checkpoint", "HERE/ck", "--data", DIGITS, "-o", "PATH"],
+        ["mlp", "predict", "--checkpoint", "HERE/ck", "--data", DIGITS, "-o", "PATH"], ["mlp", "data", "--data", DIGITS, "-o", "PATH"],
         ["mlp", "plan", *SMALL, "-o", "PATH"], ["mlp", "graph", *SMALL, "-o", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--metrics", "PATH"],
         ["cleave-run", "HERE/p.plan", "--data", DIGITS, "--steps", "1", "--quiet", "--trace", "PATH"],

@@ -33,7 +33,10 @@ struct RunOptions {
   std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
   std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
   std::optional<double> lr = {}, momentum = {}, weightDecay = {};
-  std::optional<double> searchSeconds = {}; ///< after which a search takes the best strategy so far
+  std::string lrSchedule = {};                               ///< "constant", "step" or "cosine"
+  std::optional<double> warmupEpochs = {}, everyEpochs = {}; ///< of the schedule; between the steps of "step"
+  std::string recipe = {};                                   ///< file with further options
+  std::optional<double> searchSeconds = {};                  ///< after which a search takes the best strategy so far
   std::optional<int64_t> zero = {};
   bool sequenceParallel = false;  ///< split activations between products along the sequence, over tp
   std::string scatterGather = {}; ///< send messages between stages in slices over tp: never, always, auto

@@ -31,6 +31,12 @@ TEST_CASE("learning rates follow their schedules", "[session]") {
   CHECK(rateAt(step, 3, 10) == 1);
   CHECK(rateAt(step, 4, 10) == 0.5);
   CHECK(rateAt(step, 7, 10) == 0.25);
+  plan::LearningRateT epochs = step;
+  epochs.warmup_epochs = 0.5, epochs.every_epochs = 2;
+  resolveEpochs(epochs, 4);
+  CHECK(rateAt(epochs, 1, 100) == 0.5); // of 1, in the first of two steps
+  CHECK(rateAt(epochs, 8, 100) == 1);
+  CHECK(rateAt(epochs, 9, 100) == 0.5);
   const plan::LearningRateT cosine = rateOf(R"({"lr":{"kind":"cosine","base":2,"steps":10,"min":1}})");
   CHECK(rateAt(cosine, 1, 99) == Approx(2));
   CHECK(rateAt(cosine, 6, 99) == Approx(1.5));
@@ -100,7 +106,9 @@ TEST_CASE("metrics read back exactly", "[session]") {
   CHECK(toJson(onGpu) ==
         R"({"step":3,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":1000,"step_ms":2.5,"data_wait_ms":0,)"
         R"("host_us":21.5,"launch_us":8.25})");
-  CHECK(toJson(EpochRecord{2, 0.25, 0.875}) == R"({"epoch":2,"eval_loss":0.25,"eval_accuracy":0.875})");
+  CHECK(
+      toJson(EpochRecord{2, 0.25, 0.875, 0.5, 0.75, 3, 0.125}) ==
+      R"({"epoch":2,"eval_loss":0.25,"eval_accuracy":0.875,"train_loss":0.5,"train_accuracy":0.75,"seconds":3,"data_wait_s":0.125})");
 }
 
 TEST_CASE("the run record has the promised fields", "[session]") {
