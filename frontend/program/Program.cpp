@@ -381,7 +381,7 @@ int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer
     trainer.evaluate(line.run);
   else if (command == "predict")
     trainer.predict(line.run, line.output);
-  else if (command == "data") {
+  else if (command == "data" && launchedRank() == 0) {
     SampleRequest request = line.sample;
     request.output = line.output;
     showSample(data, line.run, request);

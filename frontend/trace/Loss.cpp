@@ -1,5 +1,7 @@
 // Losses: sums, weights and, for classification, the number of correct predictions.
 #include "cleave/Loss.h"
+#include "cleave/Functional.h"
+#include "cleave/Pointwise.h"
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -61,6 +63,17 @@ static void checkLabels(const char *name, Tensor scores, Tensor labels, const ch
              where);
   if (labels.dtype() != DType::I32)
     failRule(name, 2, "labels must be i32", facts, where);
+}
+
+Tensor topCorrect(Tensor logits, Tensor labels, int64_t k, Where at) {
+  Ops ops("topCorrect", at);
+  checkLabels("topCorrect", logits, labels, "logits", at);
+  if (k < 1)
+    failRule("topCorrect", 3, fmt::format("k must be positive, found {}", k), {}, at);
+  const Tensor known = labels >= 0;
+  const Tensor own = gather(logits, -1, unsqueeze(cleave::where(known, labels, 0, at), -1, at), at);
+  const Tensor larger = sum(cast(logits > own, DType::F32, at), {-1}, false, at);
+  return sum(cast(logicalAnd(larger < static_cast<double>(k), known, at), DType::F32, at), {}, false, at);
 }
 
 /// Checks the options. For a mean over labels, scales the class weights so that the smallest positive weight is 1: the

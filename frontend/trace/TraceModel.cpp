@@ -132,6 +132,10 @@ void checkLoss(const Loss &loss) {
   if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct.defined() && !scalar(loss.correct)))
     throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}",
                                 loss.sum.str(), loss.weight.str(), loss.correct.str()));
+  for (const TopCorrect &top : loss.top)
+    if (!scalar(top.count) || top.k < 1)
+      throw userError(fmt::format("loss: top must have positive k and counts tensor<f32>, found {} and {}", top.k,
+                                  top.count.str()));
   for (const LossTerm &term : loss.further)
     if (!scalar(term.sum) || !scalar(term.weight))
       throw userError(fmt::format("loss: sum and weight of a further term must be tensor<f32>, found {} and {}",
@@ -147,6 +151,10 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
   if (loss.correct.defined()) {
     results.push_back(valueOf(loss.correct));
     marks.emplace_back(SlotKind::Correct, "");
+  }
+  for (const TopCorrect &top : loss.top) {
+    results.push_back(valueOf(top.count));
+    marks.emplace_back(SlotKind::Correct, std::to_string(top.k));
   }
   for (const LossTerm &term : loss.further) {
     const std::string number = std::to_string(&term - loss.further.data() + 1);

@@ -87,6 +87,13 @@ PictureSet::PictureSet(const std::string &folder, Split split, int64_t classes) 
     if (holdsPictures(folder))
       throw userError(fmt::format("{}/{}: no such folder; {} pictures are needed", folder, folderOf(split),
                                   split == Split::Train ? "training" : "evaluation"));
+    std::error_code error;
+    if (std::ranges::none_of(MnistSource::files(folder),
+                             [&](const std::string &file) { return fs::exists(file, error); }))
+      throw userError(
+          fmt::format("{}: holds no pictures: neither folders or tars in train and val, nor train.rec and val.rec, "
+                      "nor MNIST's train-images-idx3-ubyte and the files beside it",
+                      folder));
     images = MnistPart::read(folder, split, classes, true);
     return;
   }

@@ -125,7 +125,7 @@ void PictureList::listFiles(const std::string &folder, int32_t label,
 void PictureList::listShard(const std::string &path) {
   const InputFile file(path, Status::User);
   const ByteSource source = sourceOf(file);
-  const auto found = type == Kind::Tars ? picturesOfTar(source) : picturesOfRecords(source);
+  const auto found = type == Kind::Tars ? indexedPicturesOfTar(source, path) : picturesOfRecords(source);
   if (found.empty())
     throw userError(fmt::format("{}: holds no picture", path));
   firsts.push_back(count());

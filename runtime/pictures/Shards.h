@@ -26,6 +26,10 @@ struct ShardPicture {
 /// number. Other members are left out. Throws userError that names the member and the rule.
 std::vector<ShardPicture> picturesOfTar(const ByteSource &tar);
 
+/// The same from an index in the user's cache, which is made the first time, and anew if the file's size or time of
+/// change differs. `path`: the tar's.
+std::vector<ShardPicture> indexedPicturesOfTar(const ByteSource &tar, const std::string &path);
+
 /// The records of a file: a header with one label, then the picture. Offset and size are those of the whole record.
 /// Throws userError that names the record and the rule.
 std::vector<ShardPicture> picturesOfRecords(const ByteSource &file);

@@ -21,7 +21,7 @@ namespace {
 struct Reading {
   const ByteSource &source;
   uint64_t at = 0;
-  std::array<uint8_t, 1 << 16> buffer{};
+  std::array<uint8_t, 1 << 12> buffer{}; ///< small: of a member only the header is read
   std::exception_ptr failure{};
 };
 

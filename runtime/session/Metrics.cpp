@@ -47,10 +47,18 @@ std::string toJson(const StepRecord &record) {
       jsonNumber(record.milliseconds), jsonNumber(record.dataWaitMilliseconds), accuracy, scale, host);
 }
 
+std::string topJson(const std::string &name, const std::map<int64_t, double> &top) {
+  std::string text;
+  for (const auto &[k, part] : top)
+    text += fmt::format(",\"{}{}\":{}", name, k, jsonNumber(part));
+  return text;
+}
+
 std::string toJson(const EpochRecord &record) {
-  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{},"train_loss":{},"train_accuracy":{},)"
+  return fmt::format(R"({{"epoch":{},"eval_loss":{},"eval_accuracy":{}{},"train_loss":{},"train_accuracy":{},)"
                      R"("seconds":{},"data_wait_s":{}{}}})",
-                     record.epoch, jsonNumber(record.loss), jsonNumber(record.accuracy), jsonNumber(record.trainLoss),
+                     record.epoch, jsonNumber(record.loss), jsonNumber(record.accuracy),
+                     topJson("eval_accuracy_top", record.top), jsonNumber(record.trainLoss),
                      jsonNumber(record.trainAccuracy), jsonNumber(record.seconds), jsonNumber(record.dataWaitSeconds),
                      record.badFiles ? fmt::format(R"(,"bad_files":{})", *record.badFiles) : "");
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct EpochRecord {
   double loss = 0, accuracy = 0;
   double trainLoss = 0, trainAccuracy = 0; ///< over the epoch's steps of this run; the accuracy may be NaN
   double seconds = 0, dataWaitSeconds = 0; ///< of these steps
+  std::map<int64_t, double> top{};         ///< by k: evaluated samples with a label among the k largest predictions
   std::optional<int64_t> badFiles{};       ///< training pictures skipped so far; nullopt: none are skipped
 };
 
@@ -47,6 +49,9 @@ struct RunRecord {
 std::string toJson(const RunRecord &run);
 std::string toJson(const StepRecord &step);
 std::string toJson(const EpochRecord &epoch);
+
+/// ,"NAMEK":PART for each; empty for none.
+std::string topJson(const std::string &name, const std::map<int64_t, double> &top);
 
 /// A number as JSON: the shortest text that reads back exactly, null if not finite.
 std::string jsonNumber(double value);

@@ -1,5 +1,6 @@
 // Runs one rank: loads batches, starts iterations, returns sums.
 #include "runtime/session/RankJob.h"
+#include "runtime/base/ParseNumber.h"
 #include "runtime/data/EvalBatches.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -23,12 +24,20 @@ std::pair<std::string, std::string> namesOfTerm(size_t term) {
   return {"loss" + number, "weight" + number};
 }
 
+static std::set<std::string> metricsOf(const plan::Plan &plan, unsigned rank) {
+  const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
+  std::set<std::string> names;
+  for (unsigned i = 0; metrics && i < metrics->size(); ++i)
+    names.insert(metrics->Get(i)->name()->str());
+  return names;
+}
+
+/// The name of a metric of LossSums::top.
+static std::string topName(int64_t k) { return "correct." + std::to_string(k); }
+
 /// The number of the loss's terms that the rank's program reports.
 static size_t termsOf(const plan::Plan &plan, unsigned rank) {
-  const auto *metrics = plan.programs()->Get(plan.ranks()->Get(rank)->program())->metrics();
-  std::set<std::string_view> names;
-  for (unsigned i = 0; metrics && i < metrics->size(); ++i)
-    names.insert(metrics->Get(i)->name()->string_view());
+  const std::set<std::string> names = metricsOf(plan, rank);
   size_t terms = 0;
   while (names.count(namesOfTerm(terms).first))
     ++terms;
@@ -57,6 +66,11 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoi
       loader(file->plan(), rank, source, order, workers) {
   const unsigned from = metricsOwner(file->plan());
   terms = std::max<size_t>(1, termsOf(file->plan(), from));
+  for (const std::string &name : metricsOf(file->plan(), from))
+    if (const auto k =
+            parseNumber<int64_t>(std::string_view(name).substr(std::min(name.size(), topName(0).size() - 1)));
+        k && name == topName(*k))
+      kinds.push_back(*k);
   owner = rank == from;
   travel = from != 0;
   if (from != 0 && (rank == from || rank == 0)) {
@@ -99,17 +113,23 @@ LossSums RankJob::collect(LossSums sums) {
   std::vector<double> values = {sums.correct, sums.lossScale, sums.skippedSteps};
   for (const LossSums::Term &term : sums.terms)
     values.insert(values.end(), {term.sum, term.weight});
+  for (const int64_t k : kinds)
+    values.push_back(sums.top.at(k));
   static_assert(sizeof(double) == sizeof(int64_t));
   toRankZero->broadcast(values.data(), values.data(), int64_t(values.size()), plan::DType::I64);
   sums.correct = values[0], sums.lossScale = values[1], sums.skippedSteps = values[2];
   for (size_t i = 0; i < terms; ++i)
     sums.terms[i] = {values[3 + 2 * i], values[4 + 2 * i]};
+  for (size_t i = 0; i < kinds.size(); ++i)
+    sums.top[kinds[i]] = values[3 + 2 * terms + i];
   return sums;
 }
 
 LossSums RankJob::nothing() const {
   LossSums sums;
   sums.terms.resize(terms);
+  for (const int64_t k : kinds)
+    sums.top[k] = 0;
   return sums;
 }
 
@@ -124,6 +144,8 @@ LossSums RankJob::localSums(uint64_t iteration) {
     sums.terms.push_back({metric(sum, 0), metric(weight, 0)});
   }
   sums.correct = metric("correct", none);
+  for (const int64_t k : kinds)
+    sums.top[k] = metric(topName(k), none);
   sums.lossScale = metric("loss_scale", none);
   sums.skippedSteps = metric("loss_scale.skipped_steps", 0);
   return sums;
@@ -165,6 +187,8 @@ LossSums RankJob::evaluate(int64_t step) {
     all.terms[t] = {total([&](const LossSums &one) { return one.terms[t].sum; }),
                     total([&](const LossSums &one) { return one.terms[t].weight; })};
   all.correct = total([](const LossSums &one) { return one.correct; });
+  for (const int64_t k : kinds)
+    all.top[k] = total([&](const LossSums &one) { return one.top.at(k); });
   return collect(all);
 }
 

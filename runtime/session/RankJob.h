@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 #include <vector>
 
 namespace cleave {
+
+/// By k: the part of the samples whose label is among the k largest predictions.
+using TopAccuracies = std::map<int64_t, double>;
 
 /// Sums over an iteration or a split, as returned by the loss.
 struct LossSums {
@@ -22,6 +26,7 @@ struct LossSums {
   };
   std::vector<Term> terms; ///< at least one
   double correct = 0;
+  std::map<int64_t, double> top; ///< by k: rows whose label is among the k largest predictions
   double lossScale = std::numeric_limits<double>::quiet_NaN(), skippedSteps = 0; ///< NaN: no loss scaling
 
   /// Whether no element of any term counts; the loss is then NaN.
@@ -32,6 +37,12 @@ struct LossSums {
   double meanLoss() const;
   /// NaN if the loss does not count correct predictions (mseLoss).
   double accuracy() const { return correct / terms.at(0).weight; }
+  TopAccuracies topAccuracies() const {
+    TopAccuracies parts;
+    for (const auto &[k, count] : top)
+      parts[k] = count / terms.at(0).weight;
+    return parts;
+  }
 };
 
 /// The names of the metrics of a term's sum and weight: "loss" and "weight", then "loss.1" and "weight.1", ...
@@ -82,7 +93,8 @@ private:
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   int64_t batch;
-  size_t terms; ///< of the loss
+  size_t terms;               ///< of the loss
+  std::vector<int64_t> kinds; ///< the k of LossSums::top
   std::unique_ptr<Executor> rankExecutor;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;

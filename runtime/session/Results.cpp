@@ -52,8 +52,9 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const RunOpt
                result.steps == 1 ? "" : "s", result.loss, grouped(int64_t(result.samplesPerSecond)),
                clockTime(result.seconds));
   if (result.eval)
-    fmt::print("evaluation: loss {:.6g}{} of {} samples\n", result.eval->loss,
-               accuracyText(", accuracy ", result.eval->accuracy), grouped(result.eval->samples));
+    fmt::print("evaluation: loss {:.6g}{}{} of {} samples\n", result.eval->loss,
+               accuracyText(", accuracy ", result.eval->accuracy), topText(result.eval->top),
+               grouped(result.eval->samples));
   if (result.badFiles && *result.badFiles > 0)
     fmt::print("{} skipped, other pictures took their place (cleave data {} lists them)\n",
                counted(static_cast<size_t>(*result.badFiles), "damaged picture"), options.data);
@@ -61,13 +62,20 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const RunOpt
     fmt::print("checkpoint: {}\n", options.checkpoint);
 }
 
+std::string topText(const TopAccuracies &top) {
+  std::string text;
+  for (const auto &[k, part] : top)
+    text += accuracyText(fmt::format("  top-{} ", k), part);
+  return text;
+}
+
 void printResult(const EvalResult &result, bool json) {
   if (json)
-    fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}}}\n", jsonNumber(result.loss), jsonNumber(result.accuracy),
-               result.samples);
+    fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}{}}}\n", jsonNumber(result.loss),
+               jsonNumber(result.accuracy), result.samples, topJson("accuracy_top", result.top));
   else
-    fmt::print("loss {:.6g}{} of {} samples\n", result.loss, accuracyText(", accuracy ", result.accuracy),
-               grouped(result.samples));
+    fmt::print("loss {:.6g}{}{} of {} samples\n", result.loss, accuracyText(", accuracy ", result.accuracy),
+               topText(result.top), grouped(result.samples));
 }
 
 void printProfile(std::vector<StepTime> times, double seconds) {

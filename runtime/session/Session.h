@@ -15,6 +15,7 @@ namespace cleave {
 struct EvalResult {
   double loss = 0, accuracy = 0; ///< accuracy is NaN if the loss does not count correct predictions
   int64_t samples = 0;
+  TopAccuracies top = {};
 };
 
 /// The state at the end of training.
@@ -37,7 +38,8 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const RunOptions &
 /// Throws userError for options of a training that contradict each other.
 void checkTraining(const RunOptions &options);
 
-/// Evaluates the parameters of a checkpoint (without one: the initial parameters) on the whole evaluation split.
+/// Evaluates the parameters of a checkpoint (without one: the initial parameters) on the whole evaluation split. Of
+/// several processes only rank 0 gets the values; the others get NaN.
 EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource *custom = nullptr);
 
 } // namespace cleave

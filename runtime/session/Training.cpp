@@ -273,19 +273,21 @@ void RankLoop::endEpoch(int64_t number, int64_t step) {
   const LossSums sums = job.evaluate(step);
   if (rank != 0)
     return;
-  shared.result.eval = EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval)};
+  shared.result.eval =
+      EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval), sums.topAccuracies()};
   EpochRecord record{number, sums.meanLoss(), sums.accuracy()};
   record.trainLoss = epoch.loss / epoch.steps;
   record.trainAccuracy = epoch.accuracy / epoch.steps;
   record.seconds = trained;
   record.dataWaitSeconds = job.dataWait() - epoch.waitedBefore;
+  record.top = sums.topAccuracies();
   record.badFiles = shared.result.badFiles;
   metrics.write(toJson(record));
   metrics.flush();
-  progress.line(
-      fmt::format("epoch {}  eval loss {:.4f}{}  training loss {:.4f}{}  {:.1f} s, of which waiting for data {:.1f}",
-                  number, record.loss, accuracyText("  accuracy ", record.accuracy), record.trainLoss,
-                  accuracyText("  accuracy ", record.trainAccuracy), record.seconds, record.dataWaitSeconds));
+  progress.line(fmt::format(
+      "epoch {}  eval loss {:.4f}{}  training loss {:.4f}{}  {:.1f} s, of which waiting for data {:.1f}", number,
+      record.loss, accuracyText("  accuracy ", record.accuracy) + topText(record.top), record.trainLoss,
+      accuracyText("  accuracy ", record.trainAccuracy), record.seconds, record.dataWaitSeconds));
   last = Clock::now();
 }
 
@@ -545,13 +547,14 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
   const OpenedData data = openPlanData(plan->plan(), options, custom, {.train = false});
   requireWholeBatches(plan->plan(), data.source->samples(Split::Eval));
   SampleOrder order(data.source->samples(Split::Train), plan->plan().seed());
-  LossSums sums;
+  LossSums sums; // of rank 0; other processes have none, and return NaN
+  sums.terms.resize(1);
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, RankEndpoint &world) {
     if (ranksAreProcesses())
       compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.waitSeconds());
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
-  const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval)};
+  const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval), sums.topAccuracies()};
   if (!ranksAreProcesses() || launchedRank() == 0)
     printResult(result, options.json);
   return result;

@@ -105,10 +105,13 @@ int main(int argc, char **argv) {
   if (photographs) {
     pictures.train = imageNetTraining(o.image);
     pictures.eval = imageNetEvaluation(o.image);
-    groups = {{"*.norm.*", .weightDecay = 0.0}, {"fc.bias", .weightDecay = 0.0}};
+    groups = {{.pattern = "*.norm.*", .weightDecay = 0.0}, {.pattern = "fc.bias", .weightDecay = 0.0}};
   }
   const auto loss = [=](Tensor logits, Tensor labels) {
-    return crossEntropy(logits, labels, {.labelSmoothing = o.smoothing});
+    Loss loss = crossEntropy(logits, labels, {.labelSmoothing = o.smoothing});
+    if (photographs && o.classes > 5)
+      loss.top = {{5, topCorrect(logits, labels, 5)}};
+    return loss;
   };
   return program.run<ResNet>({.data = pictures,
                               .loss = loss,

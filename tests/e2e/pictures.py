@@ -19,6 +19,14 @@ TRAIN = [*MODEL, "--batch", 6, "--seed", 3, "--threads", 1]
 
 
 class Pictures(Case):
+    def setUp(self):
+        super().setUp()
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # indices of tars
+
+    def tearDown(self):
+        del os.environ["XDG_CACHE_HOME"]
+        super().tearDown()
+
     def pictures(self, name="pictures"):
         """train: 6 pictures a class, val: 3."""
         at = self.path(name)
@@ -150,6 +158,22 @@ class Pictures(Case):
             rest, _ = self.losses("resnet", "--checkpoint", ck, "--resume", *options, "--steps", 8, "--workers", 3)
             self.assertEqual(rest[-6:], whole[2:])  # the metrics are appended to those of the first two steps
             shutil.rmtree(ck)
+
+    def test_top_5(self):
+        """Of six classes: counted on every mesh, and in the predictions of the checkpoint."""
+        folder, ck, p = self.pictures(), self.path("ck"), self.path("p.npy")
+        model = [*MODEL[:-1], 6, "--batch", 6, "--seed", 3, "--threads", 1]
+        _, records = self.losses("resnet", *model, "--data", folder, "--epochs", 1, "--checkpoint", ck)
+        last = records[-1]
+        self.ok("resnet", "predict", "--checkpoint", ck, "--data", folder, "-o", p)
+        _, logits = read_npy(p)
+        rows = [(logits[6 * i:6 * i + 6], i // 3) for i in range(9)]  # three pictures of each of three classes
+        top = sum(sum(x > row[label] for x in row) < 5 for row, label in rows) / 9
+        self.assertAlmostEqual(last["eval_accuracy_top5"], top)
+        for options, ranks in ((["--mesh", "dp=3"], 0), (["--mesh", "tp=2"], 2), (["--batch", 4], 0)):
+            said = json.loads(self.ok("resnet", "eval", "--checkpoint", ck, "--data", folder, "--json", *options, ranks=ranks))
+            self.assertAlmostEqual(said["accuracy_top5"], top, msg=options)
+            self.assertAlmostEqual(said["accuracy"], last["eval_accuracy"], msg=options)
 
     def test_plans_and_checkpoints_know_classes_and_transforms(self):
         folder, plan, ck = self.pictures(), self.path("p.plan"), self.path("ck")

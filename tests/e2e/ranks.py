@@ -69,6 +69,20 @@ class Launched(Case):
             self.assertEqual([status for status, _ in ends], [0, 0], ends)
             self.assertRegex(values[b"cleave/r/"], b"^" + pattern + b"$")
 
+    def test_every_command(self):
+        """Under mpirun, and with torchrun's environment, all ranks end with status 0, and one prints what one process prints."""
+        ck, plan, data = self.path("ck"), self.path("p.plan"), ["--data", DIGITS]
+        split = ["--mesh", "tp=2", "--threads", 1]
+        for command in (["mlp", "plan", *split, "-o", plan], ["mlp", "train", *data, *split, "--steps", 2, "--checkpoint", ck, "--overwrite", "--quiet"],
+                        ["mlp", "eval", *data, *split, "--checkpoint", ck], ["mlp", "eval", *data, *split, "--checkpoint", ck, "--json"],
+                        ["mlp", "predict", *data, *split, "--checkpoint", ck, "-o", self.path("p.npy")],
+                        ["mlp", "graph", *split, "-o", self.path("g.mlir")], ["mlp", "data", *data],
+                        ["cleave-run", plan, *data, "--steps", 2, "--quiet"], ["cleave-run", plan, *data, "--eval", "--checkpoint", ck]):
+            lines = len(self.ok(*command).splitlines())
+            self.assertEqual(len(self.ok(*command, ranks=2).splitlines()), lines, command)
+            ends = end_ranks(start_ranks(*command, ranks=2))
+            self.assertEqual([status for status, _ in ends], [0, 0], (command, ends))
+
     def test_ranks_that_are_ended(self):
         """Ranks get SIGTERM while rank 0 compiles. The others report which rank was ended and by which signal. If all are
         ended, each reports its own signal."""

@@ -211,6 +211,18 @@ std::vector<LossKind> makeLosses() {
                  return crossEntropy(p, t, {.labelSmoothing = 0.1, .classWeights = weights, .ignoreIndex = 1});
                },
                true});
+  k.push_back({"topCorrect", 0.7, false,
+               "[](Tensor p, Tensor t) {\n"
+               "    Loss loss = crossEntropy(p, t);\n"
+               "    loss.top = {{2, topCorrect(p, t, 2)}};\n"
+               "    return loss;\n"
+               "  }",
+               [](Tensor p, Tensor t) {
+                 Loss loss = crossEntropy(p, t);
+                 loss.top = {{2, topCorrect(p, t, 2)}};
+                 return loss;
+               },
+               true});
   k.push_back({"nllLoss", 0.7, false, "[](Tensor p, Tensor t) { return nllLoss(logSoftmax(p), t); }",
                [](Tensor p, Tensor t) { return nllLoss(logSoftmax(p), t); }, true});
   k.push_back({"l1Loss", 0.7, true, "[](Tensor p, Tensor t) { return l1Loss(p, t); }",

@@ -2,6 +2,7 @@
 #include "runtime/cuda/library/Tuning.h"
 
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/CacheFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
@@ -93,10 +94,8 @@ void Tuning::adopt(const std::string &text) {
 }
 
 std::string Tuning::defaultFile() {
-  for (const auto &[variable, below] : {std::pair("XDG_CACHE_HOME", ""), std::pair("HOME", "/.cache")})
-    if (const char *value = std::getenv(variable); value && *value)
-      return std::string(value) + below + "/cleave/tuning.json";
-  return "off";
+  const std::string file = cacheFile("tuning.json");
+  return file.empty() ? "off" : file;
 }
 
 } // namespace cleave::cuda

@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +38,12 @@ void put(const std::string &path, const std::string &text) {
   fs::create_directories(fs::path(path).parent_path());
   std::ofstream(path, std::ios::binary) << text;
 }
+
+/// The cache of this process, which would otherwise be the user's.
+struct CacheIn {
+  explicit CacheIn(const std::string &folder) { setenv("XDG_CACHE_HOME", folder.c_str(), 1); }
+  ~CacheIn() { unsetenv("XDG_CACHE_HOME"); }
+};
 
 /// A tar's member of the old format, with its padding.
 std::string member(const std::string &name, const std::string &content, int64_t size = -1) {
@@ -71,6 +78,7 @@ std::vector<ShardPicture> tarOf(const std::string &text, bool end = true) {
 TEST_CASE("tars and record files that others have written are read") {
   const std::vector<uint8_t> jpeg = contentOf(goldens + "/plain.jpg"), png = contentOf(goldens + "/grey.png");
   test::TemporaryFolder folder;
+  const CacheIn cache(folder.path("cache"));
   for (const std::string suffix : {"tar", "rec"}) {
     CAPTURE(suffix);
     fs::create_directories(folder.path(suffix));
@@ -99,6 +107,48 @@ TEST_CASE("tars and record files that others have written are read") {
   }
 }
 
+TEST_CASE("the index of a tar is made anew for another file, and where it is damaged") {
+  test::TemporaryFolder folder;
+  const CacheIn cache(folder.path("cache"));
+  fs::create_directories(folder.path("t"));
+  const std::string tar = folder.path("t") + "/0.tar";
+  const auto labels = [&] {
+    const PictureList list(folder.path("t"));
+    std::vector<int32_t> found;
+    for (int64_t i = 0; i < list.count(); ++i)
+      found.push_back(list.label(i));
+    return found;
+  };
+  const std::string end(1024, '\0');
+  put(tar, member("a.jpg", "x") + member("a.cls", "3") + end);
+  CHECK(labels() == std::vector<int32_t>{3});
+  std::vector<fs::path> files;
+  for (const auto &entry : fs::recursive_directory_iterator(folder.path("cache")))
+    if (entry.is_regular_file())
+      files.push_back(entry.path());
+  REQUIRE(files.size() == 1);
+  std::ifstream in(files[0]);
+  std::string index((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = index.find("\"a\"");
+  REQUIRE(at != std::string::npos);
+  const size_t label = index.find(",3]", at);
+  REQUIRE(label != std::string::npos);
+  index[label + 1] = '5'; // the index is used
+  put(files[0], index);
+  CHECK(labels() == std::vector<int32_t>{5});
+  for (const std::string text : {std::string("{"), std::string("[]"), index.substr(0, index.size() / 2),
+                                 index.substr(0, label) + ",-1]" + index.substr(label + 3)}) {
+    put(files[0], text);
+    CHECK(labels() == std::vector<int32_t>{3});
+  }
+  fs::remove(tar);
+  put(tar, member("b.jpg", "y") + member("b.cls", "7") + end);
+  CHECK(labels() == std::vector<int32_t>{7});
+  fs::remove_all(folder.path("cache"));
+  put(folder.path("cache"), "no folder");
+  CHECK(labels() == std::vector<int32_t>{7});
+}
+
 TEST_CASE("a folder's classes and files are sorted by name") {
   test::TemporaryFolder folder;
   for (const char *name : {"dog/b.JPG", "dog/a.png", "dog/more/c.jpeg", "dog/notes.txt", "dog/.hidden.jpg", "dog/plain",
@@ -117,7 +167,8 @@ TEST_CASE("a folder's classes and files are sorted by name") {
 }
 
 TEST_CASE("folders that cannot be are refused with what is wrong") {
-  test::TemporaryFolder folder;
+  test::TemporaryFolder folder, caches;
+  const CacheIn cache(caches.path());
   const auto refused = [&](const std::string &why) { CHECK_THROWS_WITH(PictureList(folder.path()), Contains(why)); };
   CHECK_THROWS_WITH(PictureList(folder.path("nothing")), Contains("cannot be listed"));
   refused("a folder for each class");
