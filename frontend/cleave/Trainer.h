@@ -18,6 +18,15 @@
 
 namespace cleave {
 
+/// How training mixes its images in pairs: Mixup (Zhang et al. 2018) blends two, CutMix (Yun et al. 2019) puts a box of
+/// one into the other. Row i of each group of `group` consecutive samples is mixed with row group - 1 - i, so the
+/// result is the same under every split; a group has one share, drawn from Beta(alpha, alpha). The loss then gets
+/// probabilities [b, classes] instead of labels, which crossEntropy takes. Evaluation mixes nothing.
+struct Mix {
+  double mixup = 0, cutMix = 0; ///< alpha; 0: not used. With both, each group uses one of them.
+  int64_t group = 2;
+};
+
 /// The training task: data, loss and optimizer. Set in the program's code.
 struct TrainConfig {
   Data data = Mnist{};
@@ -29,6 +38,7 @@ struct TrainConfig {
   int64_t learningRateBatch = 0;
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
   std::vector<ParameterGroup> groups = {};
+  Mix mix = {};
   int64_t batch = 32;             ///< samples of the global batch
   int64_t batchPerRank = 0;       ///< if set, used instead: the global batch is this many times the size of dp
   int64_t evalBatch = 0;          ///< samples of the global batch in evaluation; 0: as in training

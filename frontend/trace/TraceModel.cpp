@@ -1,6 +1,7 @@
 // Traces a model: arguments for inputs, parameters and buffers; the model's forward and its loss; results.
 #include "frontend/trace/TraceModel.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Mix.h"
 #include "frontend/trace/Trace.h"
 #include "runtime/base/UserCode.h"
 #include "runtime/plan/OptimizerFields.h"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <utility>
 
 namespace cleave {
 
@@ -214,13 +216,25 @@ void Builder::function(const char *name, Trace::Mode mode) {
   addInputs(body, inputs, targets);
   addParameters(body, trace);
   addBuffers(body, trace);
+  const bool mixes = mode == Trace::Mode::Train && (config.mix.mixup > 0 || config.mix.cutMix > 0);
+  MixedRows mixed;
+  if (mixes)
+    inputs[0] = (mixed = mixImages(config.mix, inputs[0], config.where)).images;
   const std::vector<Tensor> outputs = forward(trace, inputs);
   if (outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), [](Tensor t) { return t.defined(); }))
     throw userError("forward: the model returned no tensor");
   Loss loss;
   {
     PathScope path(trace, "loss", Where());
-    loss = callUser([] { return "loss"; }, [&] { return config.loss(outputs, targets); });
+    const auto lossOf = [&] { return callUser([] { return "loss"; }, [&] { return config.loss(outputs, targets); }); };
+    loss = lossOf();
+    if (mixes) { // correct is the label of the row's own image
+      const int64_t classes = fieldsOf(config.data).back().classes;
+      targets.at(0) = mixLabels(config.mix, targets.at(0), mixed.share, classes, config.where);
+      const Loss own = std::exchange(loss, lossOf());
+      loss.correct = own.correct;
+      loss.top = own.top;
+    }
   }
   checkLoss(loss);
   finish(trace, loss, mode, function);

@@ -96,6 +96,8 @@ int main(int argc, char **argv) {
                   .image = program.option("--image", 28, "height and width of the images", between(1, 1'000'000)),
                   .classes = program.option("--classes", 10, "classes", between(1, 1'000'000)),
                   .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
+  const Mix mix{.mixup = program.option("--mixup", 0.0, "alpha of Mixup; 0: pictures are not blended"),
+                .cutMix = program.option("--cutmix", 0.0, "alpha of CutMix; 0: no boxes of another picture")};
   const bool photographs = o.channels == 3; // digits are given as they are
   o.zeroNorms =
       program.option("--zero-norms", photographs, "blocks begin as their shortcuts: their last norms scale by 0");
@@ -109,7 +111,7 @@ int main(int argc, char **argv) {
   }
   const auto loss = [=](Tensor logits, Tensor labels) {
     Loss loss = crossEntropy(logits, labels, {.labelSmoothing = o.smoothing});
-    if (photographs && o.classes > 5)
+    if (photographs && o.classes > 5 && labels.dtype() == DType::I32) // not of mixed pictures
       loss.top = {{5, topCorrect(logits, labels, 5)}};
     return loss;
   };
@@ -118,6 +120,7 @@ int main(int argc, char **argv) {
                               .optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .weightDecay = 0.0005},
                               .learningRateBatch = 256,
                               .groups = groups,
+                              .mix = mix,
                               .batch = 64},
                              o);
 }

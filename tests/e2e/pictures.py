@@ -159,6 +159,18 @@ class Pictures(Case):
             self.assertEqual(rest[-6:], whole[2:])  # the metrics are appended to those of the first two steps
             shutil.rmtree(ck)
 
+    def test_mixed_pictures(self):
+        """The same function on every mesh, and as the reference interpreter computes it."""
+        folder = self.pictures()
+        mixed = [*TRAIN, "--mixup", 0.2, "--cutmix", 1, "--label-smoothing", 0.1, "--data", folder]
+        one = self.losses("resnet", *mixed, "--steps", 4)[0]
+        self.assertNotEqual(one, self.losses("resnet", *TRAIN, "--label-smoothing", 0.1, "--data", folder, "--steps", 4)[0][-4:])
+        for options, ranks in ((["--mesh", "dp=3"], 0), (["--mesh", "pp=2"], 2), (["--mesh", "tp=2"], 0)):
+            self.same(one, self.losses("resnet", *mixed, "--steps", 4, *options, ranks=ranks)[0][-4:], 1e-4)
+        self.ok("resnet", "check", "--image", 8, "--channels", 3, "--classes", 3, "--batch", 4, "--mixup", 0.2, "--cutmix", 1, "--lr", 0.0005,
+                "--data", "synthetic", "--mesh", "dp=2")
+        self.refused("resnet", "train", *MODEL, "--mixup", 1, "--batch", 9, "--data", folder, word="9 samples of a microbatch cannot be cut into groups of 2")
+
     def test_top_5(self):
         """Of six classes: counted on every mesh, and in the predictions of the checkpoint."""
         folder, ck, p = self.pictures(), self.path("ck"), self.path("p.npy")
