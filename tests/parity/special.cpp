@@ -220,6 +220,7 @@ void addNorms(Functions &f) {
 
 void addLosses(Functions &f) {
   f["crossEntropy"] = f["crossEntropy:ignored"] = [](In i) { return mean(crossEntropy(i.x, i.labels)); };
+  f["topCorrect"] = [](In i) { return i.x * topCorrect(i.x, i.labels, 2); };
   f["crossEntropy:smoothed"] = [](In i) { return mean(crossEntropy(i.x, i.labels, {.labelSmoothing = 0.1})); };
   f["nllLoss"] = [](In i) { return mean(nllLoss(i.x, i.labels)); };
   f["mseLoss"] = [](In i) { return mean(mseLoss(i.x, i.t)); };
