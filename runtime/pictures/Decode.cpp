@@ -107,8 +107,11 @@ public:
     Decoded made{};
     if (setjmp(errors.back) == 0) {
       jpeg_start_decompress(&info);
-      made.box = covering(wanted, 1.0 / smaller); // also where the size is no multiple: the last pixels cover less
-      const bool partly = wanted.width < whole.width || wanted.height < whole.height;
+      // Of a progressive file that lacks scans, libjpeg smooths what it knows, across the edges of any part.
+      const bool partly = !info.progressive_mode && (wanted.width < whole.width || wanted.height < whole.height);
+      made.box = partly
+                     ? covering(wanted, 1.0 / smaller) // also where the size is no multiple: the last pixels cover less
+                     : PictureBox{0, 0, info.output_width, info.output_height};
       if (partly) {
         auto x = static_cast<JDIMENSION>(made.box.x), width = static_cast<JDIMENSION>(made.box.width);
         jpeg_crop_scanline(&info, &x, &width);
