@@ -28,8 +28,8 @@ struct Loss {
   Tensor correct = {};              ///< number of correct predictions; empty if not applicable
   int64_t staticWeight = 0;         ///< number of elements if none is ignored
   std::vector<TopCorrect> top = {}; ///< reported beside `correct`
-  std::vector<LossTerm> further =
-      {}; ///< the loss is sum / weight plus the same quotient of each of these (weightedSum)
+  /// The loss is sum / weight plus the same quotient of each of these (weightedSum).
+  std::vector<LossTerm> further = {};
 };
 
 /// Mean: training minimises the mean over all elements that count. Sum: their sum over the batch, whatever the split
@@ -46,8 +46,7 @@ Loss mseLoss(Tensor prediction, Tensor target, Where where = Where::current());
 Loss mseLoss(Tensor prediction, Tensor target, Reduction reduction, Where where = Where::current());
 
 /// The number of rows whose label is among the k largest of their logits [..., classes]: fewer than k are larger.
-/// Labels
-/// [...] i32; rows with a negative label do not count. C1 and C2 as for crossEntropy. C3: k is positive.
+/// Labels [...] i32; rows with a negative label do not count. C1 and C2 as for crossEntropy. C3: k is positive.
 ///
 ///   Loss loss = crossEntropy(logits, labels);
 ///   loss.top = {{5, topCorrect(logits, labels, 5)}}; // accuracy_top5 in results and metrics
@@ -143,11 +142,11 @@ struct WeightedLoss {
 };
 
 /// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`.
-/// Training minimises the sum of weight * mean over the losses, whatever each of them ignores. A loss of which no
-/// element of a batch counts adds nothing. The result has the accuracy of the first loss. Losses with the same weight
-/// are one term; the weights of several terms are summed over the whole batch before the first forward pass, because
-/// every gradient depends on them. C1: at least one loss. C2: weights are finite. C3: with several terms, the weights
-/// of the losses depend on the data set's fields alone.
+/// Training minimises the sum of weight * mean over the losses, whatever each of them ignores. A loss of which no element
+/// of a batch counts adds nothing. The result has the accuracy of the first loss. Losses with the same weight are one
+/// term; the weights of several terms are summed over the whole batch before the first forward pass, because every
+/// gradient depends on them. C1: at least one loss. C2: weights are finite. C3: with several terms, the weights of the
+/// losses depend on the data set's fields alone.
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where = Where::current());
 
 /// The type of TrainConfig::loss: one of the functions above; a function of (prediction, target) that returns a Loss;
@@ -163,13 +162,15 @@ public:
           return function(outputs[0], targets[0], where);
         }) {}
   template <class F>
-  requires std::is_invocable_r_v<Loss, F &, Tensor, Tensor> LossFunction(F function)
+    requires std::is_invocable_r_v<Loss, F &, Tensor, Tensor>
+  LossFunction(F function)
       : call([function = std::move(function)](Tensors outputs, Tensors targets) mutable -> Loss {
           checkOne(outputs, targets);
           return function(outputs[0], targets[0]);
         }) {}
   template <class F>
-  requires std::is_invocable_r_v<Loss, F &, Tensors, Tensors> LossFunction(F function) : call(std::move(function)) {}
+    requires std::is_invocable_r_v<Loss, F &, Tensors, Tensors>
+  LossFunction(F function) : call(std::move(function)) {}
 
   Loss operator()(Tensor prediction, Tensor target) const { return call({&prediction, 1}, {&target, 1}); }
   Loss operator()(Tensors outputs, Tensors targets) const { return call(outputs, targets); }

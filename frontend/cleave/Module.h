@@ -214,8 +214,7 @@ public:
 
 /// An index into a list of modules, with its source location.
 struct ListIndex {
-  template <std::integral I>
-  ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
+  template <std::integral I> ListIndex(I number, Where where = Where::current()) // NOLINT: implicit
       : number(static_cast<int64_t>(number)), where(where) {}
   int64_t number;
   Where where;

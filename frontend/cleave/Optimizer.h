@@ -29,9 +29,9 @@ struct AdamW {
 using Optimizer = std::variant<Sgd, Adam, AdamW>;
 
 // Learning-rate schedules: the learning rate in step s = 1, 2, ..., where lr is the optimizer's.
+// Lengths may be given in epochs, whose number of steps the data and the batch decide.
 /// lr
 struct ConstantLr {};
-// Lengths may be given in epochs, whose number of steps the data and the batch decide.
 /// lr gamma^floor((s - 1) / every), after a warm-up of linear growth
 struct StepLr {
   int64_t every = 1000;

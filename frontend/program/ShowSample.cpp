@@ -25,15 +25,14 @@ struct Field {
   std::vector<float> values; ///< i32 as floats
 };
 
-std::vector<Field> readFields(const DataSource &source, const SampleId &sample, uint64_t seed, bool labels) {
+std::vector<Field> readFields(const DataSource &source, const SampleId &sample, uint64_t seed) {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<std::byte *> to;
-  const size_t count = source.fields().size() - (labels ? 0 : 1);
+  const size_t count = source.fields().size();
   for (size_t i = 0; i < count; ++i)
     bytes.emplace_back(static_cast<size_t>(source.fields()[i].bytes()));
   for (auto &field : bytes)
     to.push_back(field.data());
-  to.resize(source.fields().size());
   readSample(source, sample, seed, to);
   std::vector<Field> fields;
   for (size_t i = 0; i < count; ++i) {
@@ -108,7 +107,7 @@ void showSample(const Data &data, const RunOptions &options, const SampleRequest
   } else {
     if (index < 0 || index >= count)
       throw userError(fmt::format("--index {}: the {} split has samples 0 to {}", index, splitName(split), count - 1));
-    fields = readFields(*source, sample, seed, true);
+    fields = readFields(*source, sample, seed);
     if (pictures)
       name = pictures->name(split, index);
   }

@@ -3,8 +3,8 @@
 #include "cleave/Random.h"
 #include "runtime/pictures/Picture.h"
 
-#include <functional>
-#include <memory>
+#include <array>
+#include <string>
 
 namespace cleave {
 

@@ -35,8 +35,7 @@ bool mayBePicture(const std::string &name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos)
     return true;
-  std::string suffix = name.substr(dot + 1);
-  std::ranges::transform(suffix, suffix.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
+  const std::string suffix = lowerCase(name.substr(dot + 1));
   constexpr std::array suffixes{"jpg", "jpeg", "jpe", "png", "bmp", "gif", "pgm", "ppm", "tif", "tiff", "webp"};
   return std::ranges::find(suffixes, suffix) != suffixes.end();
 }

@@ -7,6 +7,13 @@
 
 namespace cleave {
 
+/// ASCII letters in lower case: suffixes of files come in both.
+inline std::string lowerCase(std::string text) {
+  for (char &c : text)
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return text;
+}
+
 /// Bytes that are read at any offset.
 struct ByteSource {
   std::string name; ///< for messages

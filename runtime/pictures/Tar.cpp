@@ -58,9 +58,7 @@ MemberName split(const std::string &path) {
   const size_t slash = path.rfind('/'), dot = path.find('.', slash == std::string::npos ? 0 : slash + 1);
   if (dot == std::string::npos)
     return {path, ""};
-  std::string suffix = path.substr(dot + 1);
-  std::ranges::transform(suffix, suffix.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
-  return {path.substr(0, dot), suffix};
+  return {path.substr(0, dot), lowerCase(path.substr(dot + 1))};
 }
 
 class TarReader {

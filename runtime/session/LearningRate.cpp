@@ -31,17 +31,17 @@ static double cosine(const plan::LearningRateT &rate, int64_t done, int64_t leng
 
 double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total) {
   const int64_t length = rate.steps > 0 ? rate.steps : total;
+  if ((rate.kind == plan::RateKind::Step || rate.kind == plan::RateKind::WarmupCosine) && step <= rate.warmup)
+    return rate.base * double(step) / double(rate.warmup);
   switch (rate.kind) {
   case plan::RateKind::Constant:
     return rate.base;
   case plan::RateKind::Step:
-    return step <= rate.warmup ? rate.base * double(step) / double(rate.warmup)
-                               : rate.base * std::pow(rate.gamma, double((step - 1) / rate.every));
+    return rate.base * std::pow(rate.gamma, double((step - 1) / rate.every));
   case plan::RateKind::Cosine:
     return cosine(rate, step - 1, length);
   case plan::RateKind::WarmupCosine:
-    return step <= rate.warmup ? rate.base * double(step) / double(rate.warmup)
-                               : cosine(rate, step - 1 - rate.warmup, length - rate.warmup);
+    return cosine(rate, step - 1 - rate.warmup, length - rate.warmup);
   }
   return rate.base;
 }

@@ -19,7 +19,7 @@ namespace {
 struct SplitFound {
   std::vector<int64_t> ofClass;                     ///< pictures, by label
   std::vector<std::pair<int64_t, std::string>> bad; ///< by index, with what is wrong
-  std::vector<std::pair<int64_t, int64_t>> sizes;   ///< width and height of the good ones, by area
+  std::vector<std::pair<int64_t, int64_t>> sizes;   ///< width and height of the good ones
 };
 
 SplitFound readAll(const PictureSet &set, unsigned threads) {
@@ -57,7 +57,6 @@ SplitFound readAll(const PictureSet &set, unsigned threads) {
   for (std::thread &other : others)
     other.join();
   std::ranges::sort(found.bad);
-  std::ranges::sort(found.sizes, {}, [](const auto &size) { return std::pair(size.first * size.second, size); });
   return found;
 }
 
