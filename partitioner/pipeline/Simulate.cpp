@@ -30,7 +30,7 @@ public:
   /// When a work runs whose rank has done those before it, and which has what it reads.
   Span timeOf(size_t rank, size_t position) const {
     const ScheduledWork &work = schedule.order[rank][position];
-    double begin = free[rank];
+    double begin = work.work == Work::Forward ? std::max(free[rank], stages[size_t(work.stage)].ready) : free[rank];
     if (work.work != Work::WeightGradient)
       begin = std::max(begin, arrived[slotOf(work.work, work.stage, work.microbatch)]);
     return {begin, begin + stages[size_t(work.stage)].of(work.work)};

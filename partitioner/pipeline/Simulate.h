@@ -22,6 +22,7 @@ struct StageCosts {
   double activationBytes = 0, gradientBytes = 0;
   /// Time of a message to the stage before, if it takes another time than `send`.
   std::optional<double> sendBack = std::nullopt;
+  double ready = 0; ///< when the stage may begin at the earliest
 
   double message(Work work) const { return work == Work::Forward ? send : sendBack.value_or(send); }
   double of(Work work) const {

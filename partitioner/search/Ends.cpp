@@ -49,7 +49,7 @@ private:
 };
 
 /// When the last backward pass of a stage has computed the gradients of each layer's weights.
-std::vector<double> readyTimes(const StagePasses &stage) {
+std::vector<double> gradientTimes(const StagePasses &stage) {
   std::vector<double> ready(stage.layers.size());
   double clock = stage.lastWeights;
   for (size_t i = ready.size(); i-- > 0;) {
@@ -65,38 +65,39 @@ double endOfExchanges(const std::vector<StagePasses> &stages) {
   for (const StagePasses &stage : stages) {
     const auto first = std::ranges::find_if(stage.layers, &LayerCost::exchangesBackward);
     if (first != stage.layers.end())
-      end = std::max(end, stage.split ? stage.lastInputsEnd : readyTimes(stage)[size_t(first - stage.layers.begin())]);
+      end =
+          std::max(end, stage.split ? stage.lastInputsEnd : gradientTimes(stage)[size_t(first - stage.layers.begin())]);
   }
   return end;
 }
 
 } // namespace
 
-double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale) {
+std::vector<double> readyTimes(const PlanCosts &use, const std::vector<std::vector<const LayerCost *>> &stages,
+                               double scale) {
   const double work = use.beginWork * scale;
-  double gathered = use.beginOthers, delay = 0;
-  for (const StagePasses &stage : stages)
-    for (const LayerCost *layer : stage.layers)
+  double gathered = use.beginOthers;
+  for (const auto &layers : stages)
+    for (const LayerCost *layer : layers)
       gathered += layer->gathers;
-  if (!use.hides)
-    return std::max(0.0, work + gathered - (stages.empty() ? 0 : stages.front().firstForward));
+  std::vector<double> ready(stages.size(), use.hides ? work : work + gathered);
   double own = use.beginOthers; // up to the layer
-  for (const StagePasses &stage : stages) {
-    double clock = stage.firstForward;
-    for (const LayerCost *layer : stage.layers) {
+  for (size_t s = 0; use.hides && s < stages.size(); ++s) {
+    double before = 0; // forward passes of the stage's layers before this one
+    for (const LayerCost *layer : stages[s]) {
       own += layer->gathers;
-      delay = std::max(delay, std::max(work, layer->exchangesForward ? gathered : own) - clock);
-      clock += layer->forward;
+      ready[s] = std::max(ready[s], (layer->exchangesForward ? gathered : own) - before);
+      before += layer->forward;
     }
   }
-  return delay;
+  return ready;
 }
 
-double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end,
-                   const std::vector<LateSum> &tied) {
+double endOfSums(const PlanCosts &use, const std::vector<StagePasses> &stages, double end,
+                 const std::vector<LateSum> &tied) {
   SumStream stream(use, use.hides ? endOfExchanges(stages) : end);
   for (const StagePasses &stage : std::views::reverse(stages)) {
-    const std::vector<double> ready = readyTimes(stage);
+    const std::vector<double> ready = gradientTimes(stage);
     for (size_t i = ready.size(); i-- > 0;) {
       for (const BucketedSum &sum : stage.layers[i]->buckets)
         stream.add(sum, ready[i]);
@@ -105,7 +106,7 @@ double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages,
   }
   for (const LateSum &sum : tied)
     stream.add(sum.seconds, sum.ready);
-  return std::max(end, stream.end()) + use.endOthers + use.endWork * scale;
+  return std::max(end, stream.end());
 }
 
 } // namespace cleave::partitioner

@@ -12,18 +12,18 @@
 
 namespace cleave::partitioner {
 
-/// A stage of a rank, with the times of its passes that matter at the ends, in seconds.
+/// When each stage of a rank may begin at the earliest, so that all its layers have their gathered parameters in time,
+/// in seconds. `stages`: their layers. `scale`: the rank's parameters over those of `use`.
+std::vector<double> readyTimes(const PlanCosts &use, const std::vector<std::vector<const LayerCost *>> &stages,
+                               double scale);
+
+/// A stage of a rank, with the times of its last passes, in seconds.
 struct StagePasses {
   std::vector<const LayerCost *> layers;
-  double firstForward = 0;  ///< the beginning of the first microbatch's
   double lastWeights = 0;   ///< the beginning of the last pass that computes gradients of weights
   double lastInputsEnd = 0; ///< if the backward pass is split: the end of the last one for gradients of inputs
   bool split = false;
 };
-
-/// Seconds by which gathers and computation at the beginning of an iteration delay the passes of a rank. `scale`: its
-/// parameters over those of `use`.
-double delayOfBegin(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale);
 
 /// A gradient that is summed over positions of the pipeline, because several read the parameter.
 struct LateSum {
@@ -31,8 +31,8 @@ struct LateSum {
   double ready = 0; ///< when the last of its terms is there
 };
 
-/// When a rank ends whose last pass ends at `end`: after gradients are summed, and parameters updated.
-double endOfUpdate(const PlanCosts &use, const std::vector<StagePasses> &stages, double scale, double end,
-                   const std::vector<LateSum> &tied = {});
+/// When a rank whose last pass ends at `end` has summed its gradients.
+double endOfSums(const PlanCosts &use, const std::vector<StagePasses> &stages, double end,
+                 const std::vector<LateSum> &tied = {});
 
 } // namespace cleave::partitioner

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -14,12 +16,6 @@ namespace cleave::partitioner {
 namespace {
 
 constexpr double milliseconds = 1e3;
-
-const LayerCost &useOf(const SearchLayer &layer, const PlanCosts &use) {
-  static const LayerCost none;
-  const auto found = use.layers.find(layer.measured);
-  return found == use.layers.end() ? none : found->second;
-}
 
 } // namespace
 
@@ -35,6 +31,19 @@ std::vector<size_t> positionsOf(const Schedule &shape, const std::vector<size_t>
 Estimator::Estimator(const std::vector<SearchLayer> &layers, const PlanGroup &group, PositionCosts positions,
                      PipelineNetwork network, std::span<const size_t> begins)
     : layers(layers), group(group), positions(std::move(positions)), network(std::move(network)), begins(begins) {}
+
+const LayerCost &Estimator::costOf(size_t layer, const PlanCosts &use) const {
+  auto found = std::ranges::find(resolved, &use, [](const auto &one) { return one.first; });
+  if (found == resolved.end()) {
+    static const LayerCost none;
+    found = resolved.insert(found, {&use, {}});
+    for (const SearchLayer &one : layers) {
+      const auto cost = use.layers.find(one.measured);
+      found->second.push_back(cost == use.layers.end() ? &none : &cost->second);
+    }
+  }
+  return *found->second[layer];
+}
 
 const SiteCosts &Estimator::siteAt(int64_t position) const {
   return *positions[positions.size() == 1 ? 0 : static_cast<size_t>(position)];
@@ -65,7 +74,7 @@ Estimator::Units Estimator::unitsOf() const {
 std::vector<double> Estimator::secondsOf(const Units &units, const PlanCosts &use) const {
   std::vector<double> seconds(units.first.size());
   for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerCost &layer = useOf(layers[i], use);
+    const LayerCost &layer = costOf(i, use);
     seconds[units.of[i]] += layer.forward + layer.backward;
   }
   return seconds;
@@ -128,7 +137,7 @@ std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
       const size_t last = end < units.first.size() ? units.first[end] : layers.size();
       size_t begin = end;
       for (size_t i = last; i-- > 0;) {
-        add(memory, useOf(layers[i], kind.costs));
+        add(memory, costOf(i, kind.costs));
         if (memory.fixed + memory.kept * flying[static_cast<size_t>(position)] / shares + memory.transient >
             (kind.capacity - kind.costs.others) / shares)
           break;
@@ -155,18 +164,18 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     const bool split = s > 0 && shape.backward == BackwardPass::Split;
     for (size_t i = begins[s]; i < end; ++i) {
       const SiteCosts &site = siteAt(position, i);
-      const LayerCost &layer = useOf(layers[i], site.front().costs);
+      const LayerCost &layer = costOf(i, site.front().costs);
       stage.costs.forward += milliseconds * layer.forward;
       stage.costs.inputGradient += milliseconds * (layer.backward - layer.weightGradient + (split ? layer.hidden : 0));
       stage.costs.weightGradient += milliseconds * layer.weightGradient;
       stage.parameters += layer.parameters;
       for (size_t k = 0; k < site.size(); ++k)
-        add(stage.memory[k], useOf(layers[i], site[k].costs));
+        add(stage.memory[k], costOf(i, site[k].costs));
       const int64_t owner = layers[i].tiedTo;
       if (owner >= 0 && positionOf[static_cast<size_t>(owner)] != positionOf[i] &&
           copied.emplace(position, owner).second)
         for (size_t k = 0; k < site.size(); ++k) {
-          const LayerCost &whole = useOf(layers[static_cast<size_t>(owner)], site[k].costs);
+          const LayerCost &whole = costOf(static_cast<size_t>(owner), site[k].costs);
           stage.memory[k].fixed +=
               layers[i].tiedShare * (whole.parameters + whole.copies + whole.gradients + whole.states);
         }
@@ -188,24 +197,51 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
   return stages;
 }
 
+std::vector<const LayerCost *> Estimator::layersOf(const Stage &stage, int64_t position) const {
+  std::vector<const LayerCost *> found;
+  for (size_t i = stage.begin; i < stage.end; ++i)
+    found.push_back(&costOf(i, siteAt(position, i).front().costs));
+  return found;
+}
+
+double Estimator::shareOf(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position) const {
+  double parameters = 0;
+  for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
+    parameters += stages[static_cast<size_t>(schedule.stageOf(position, chunk))].parameters;
+  return parameters / std::max(costsAt(position).total.parameters, 1.0);
+}
+
+std::vector<StageCosts> Estimator::costsOf(const Schedule &schedule, const std::vector<Stage> &stages) const {
+  std::vector<StageCosts> costs;
+  for (const Stage &stage : stages)
+    costs.push_back(stage.costs);
+  for (int64_t position = 0; position < group.pipeline; ++position) {
+    std::vector<std::vector<const LayerCost *>> own;
+    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
+      own.push_back(layersOf(stages[static_cast<size_t>(schedule.stageOf(position, chunk))], position));
+    const std::vector<double> ready = readyTimes(costsAt(position), own, shareOf(schedule, stages, position));
+    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
+      costs[static_cast<size_t>(schedule.stageOf(position, chunk))].ready =
+          milliseconds * ready[static_cast<size_t>(chunk)];
+  }
+  return costs;
+}
+
 std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
                                              const std::vector<std::vector<Span>> &times) const {
   std::vector<StagePasses> passes(stages.size());
   for (size_t s = 0; s < stages.size(); ++s) {
     passes[s].split = schedule.backward == BackwardPass::Split && s > 0;
-    for (size_t i = stages[s].begin; i < stages[s].end; ++i)
-      passes[s].layers.push_back(&useOf(layers[i], siteAt(schedule.rankOf(static_cast<int64_t>(s)), i).front().costs));
+    passes[s].layers = layersOf(stages[s], schedule.rankOf(static_cast<int64_t>(s)));
   }
   for (size_t rank = 0; rank < times.size(); ++rank)
-    for (size_t w = times[rank].size(); w-- > 0;) { // so that the first pass is found last
+    for (size_t w = 0; w < times[rank].size(); ++w) {
       const ScheduledWork &work = schedule.order[rank][w];
       const Span &time = times[rank][w];
       StagePasses &own = passes[static_cast<size_t>(work.stage)];
-      if (work.work == Work::Forward)
-        own.firstForward = time.begin / milliseconds;
-      else if (work.work == Work::InputGradient)
+      if (work.work == Work::InputGradient)
         own.lastInputsEnd = std::max(own.lastInputsEnd, time.end / milliseconds);
-      else
+      else if (work.work != Work::Forward)
         own.lastWeights = std::max(own.lastWeights, time.begin / milliseconds);
     }
   return passes;
@@ -237,7 +273,7 @@ std::vector<std::vector<LateSum>> Estimator::tiedSums(const Schedule &schedule, 
     double ready = 0;
     for (const int64_t position : readers)
       ready = std::max(ready, endOf(times[static_cast<size_t>(position)]));
-    const double bytes = tied.share * useOf(layers[owner], costsAt(readers.front())).gradients;
+    const double bytes = tied.share * costOf(owner, costsAt(readers.front())).gradients;
     const LateSum sum{network.sum(readers, bytes), ready};
     for (const int64_t position : readers)
       sums[static_cast<size_t>(position)].push_back(sum);
@@ -249,48 +285,121 @@ double Estimator::withEnds(const Schedule &schedule, const std::vector<size_t> &
                            const std::vector<Stage> &stages, const std::vector<std::vector<Span>> &times) const {
   const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
   const std::vector<std::vector<LateSum>> tied = tiedSums(schedule, begins, times);
-  double delay = 0, finish = 0;
+  // The update divides by the number of rows, which all ranks sum with the metrics: it waits for the last rank.
+  double summed = 0, others = group.pipeline > 1 ? network.metrics : 0, update = 0;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const PlanCosts &use = costsAt(position);
     std::vector<StagePasses> own;
-    double parameters = 0;
-    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk) {
-      const auto stage = static_cast<size_t>(schedule.stageOf(position, chunk));
-      own.push_back(passes[stage]);
-      parameters += stages[stage].parameters;
-    }
-    const double scale = parameters / std::max(use.total.parameters, 1.0);
-    delay = std::max(delay, delayOfBegin(use, own, scale));
-    finish = std::max(finish, endOfUpdate(use, own, scale, endOf(times[static_cast<size_t>(position)]),
-                                          tied[static_cast<size_t>(position)]));
+    for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
+      own.push_back(passes[static_cast<size_t>(schedule.stageOf(position, chunk))]);
+    const auto rank = static_cast<size_t>(position);
+    summed = std::max(summed, endOfSums(use, own, endOf(times[rank]), tied[rank]));
+    others = std::max(others, use.endOthers);
+    update = std::max(update, use.endWork * shareOf(schedule, stages, position));
   }
-  return delay + finish;
+  return summed + others + update;
 }
 
 double Estimator::lowest(const ScheduleChoice &schedule) const {
-  const std::vector<size_t> begins = cut(schedule);
-  if (begins.empty())
-    return INFINITY;
   const Schedule shape = schedule.shapeOf(group);
+  const Units units = unitsOf();
+  const auto stages = static_cast<size_t>(shape.stages());
+  if (stages != begins.size() && positions.size() == 1)
+    return stages > units.first.size() ? INFINITY : lowestOfAnyCuts(shape, units);
+  const std::vector<size_t> balanced = cut(schedule);
+  if (balanced.empty())
+    return INFINITY;
   std::vector<StageCosts> costs;
-  std::vector<double> work(static_cast<size_t>(group.pipeline));
-  for (const Stage &stage : stagesOf(shape, begins)) {
-    work[static_cast<size_t>(shape.rankOf(static_cast<int64_t>(costs.size())))] += stage.costs.work();
+  double most = 0;
+  for (const Stage &stage : stagesOf(shape, balanced)) {
+    most = std::max(most, stage.costs.work());
     costs.push_back(stage.costs);
   }
-  if (positions.size() == 1)
+  if (stages == begins.size() && positions.size() == 1)
     return lowestStep(shape, costs) / milliseconds;
   // Other cuts have longer stages, but may let the busiest one begin earlier.
-  return (shape.chunks > 1 ? 0 : std::ranges::max(work) * static_cast<double>(group.microbatches)) / milliseconds;
+  return (shape.chunks > 1 ? 0 : most * static_cast<double>(group.microbatches)) / milliseconds;
+}
+
+double Estimator::lowestOfAnyCuts(const Schedule &shape, const Units &units) const {
+  const size_t count = units.first.size(), stages = static_cast<size_t>(shape.stages()),
+               ranks = static_cast<size_t>(group.pipeline);
+  const auto microbatches = static_cast<double>(group.microbatches);
+  const bool split = shape.backward == BackwardPass::Split;
+  // Sums up to each unit: its passes in the first stage and in another one; forward passes, and backward passes that
+  // other stages wait for at the end. A split one's are not: gradients of weights may follow them.
+  std::vector<double> first(count + 1), other(count + 1), forward(count + 1), back(count + 1);
+  double path = 0, exposed = 0, leastSent = INFINITY;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerCost &layer = costOf(i, costsAt(0));
+    const size_t unit = units.of[i];
+    first[unit + 1] += layer.forward + layer.backward;
+    other[unit + 1] += layer.forward + layer.backward + (split ? layer.hidden : 0);
+    forward[unit + 1] += layer.forward;
+    back[unit + 1] += split ? 0 : layer.backward;
+    path += layer.forward + layer.backward - (split && unit > 0 ? layer.weightGradient : 0);
+    if (i + 1 < layers.size())
+      leastSent = std::min(leastSent, layers[i].sentBytes);
+  }
+  const std::vector<double> works(first.begin() + 1, first.end());
+  for (size_t unit = 0; unit < count; ++unit) {
+    if (works[unit] > 0)
+      exposed = std::max(exposed, other[unit + 1] / works[unit] - 1);
+    for (std::vector<double> *sums : {&first, &other, &forward, &back})
+      (*sums)[unit + 1] += (*sums)[unit];
+  }
+  // Up to each stage: messages of the first microbatch to it, and of the last one from it.
+  std::vector<double> sent(stages);
+  const double bytes = static_cast<double>(group.split.rowsOfRank()) * leastSent;
+  for (size_t s = 1; s < stages; ++s) {
+    const int64_t from = shape.rankOf(static_cast<int64_t>(s) - 1), to = shape.rankOf(static_cast<int64_t>(s));
+    const double there = from == to ? 0 : network.send(from, to, bytes),
+                 again = from == to ? 0 : network.send(to, from, bytes);
+    sent[s] = sent[s - 1] + there + (split ? 0 : again);
+    path += there + again;
+  }
+  // A rank begins when the first microbatch has passed the stages before, which have a unit each at least. All ranks
+  // together: the first stage, which exposes nothing, takes at most the bound itself.
+  double sum = other.back() * microbatches;
+  for (size_t rank = 0; rank < ranks; ++rank)
+    sum += forward[rank] + back[rank] + sent[rank];
+  double low = std::max({path, sum / (static_cast<double>(ranks) + exposed), 1e-12});
+  if (shape.chunks > 1) { // of the longest units, some rank has its share
+    std::vector<double> longest = works;
+    std::ranges::sort(longest, std::greater());
+    for (size_t i = 0; i < count; ++i)
+      low = std::max(low, static_cast<double>(i / ranks + 1) * longest[i] * microbatches);
+    return low;
+  }
+  // The longer a stage is, the later the next one may end, as a unit takes no less than it delays: stages that all take
+  // as much as they can leave the least for the last one.
+  const auto possible = [&](double seconds) {
+    size_t begin = 0;
+    for (size_t s = 0; s < stages; ++s) {
+      const std::vector<double> &sums = s == 0 ? first : other;
+      const double end = sums[begin] + (seconds - forward[begin] - back[begin] - sent[s]) / microbatches;
+      const auto last = std::upper_bound(sums.begin(), sums.end() - static_cast<std::ptrdiff_t>(stages - s - 1), end);
+      if (last - sums.begin() < static_cast<std::ptrdiff_t>(begin) + 2)
+        return false;
+      begin = static_cast<size_t>(last - sums.begin()) - 1;
+    }
+    return begin == count;
+  };
+  double high = low;
+  while (!possible(high))
+    low = high, high *= 2;
+  while (high - low > 1e-4 * low)
+    (possible(std::midpoint(low, high)) ? high : low) = std::midpoint(low, high);
+  return low;
 }
 
 std::pair<double, double> Estimator::leastBytes() const {
   double bytes = 0, capacity = 0;
-  for (const SearchLayer &layer : layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
     double least = INFINITY;
     for (const SiteCosts *site : positions)
       for (const KindCosts &kind : *site) {
-        const LayerCost &cost = useOf(layer, kind.costs);
+        const LayerCost &cost = costOf(i, kind.costs);
         least = std::min(least, cost.parameters + cost.copies + cost.gradients + cost.states + cost.kept + cost.scores);
       }
     bytes += least;
@@ -345,20 +454,60 @@ Estimate Estimator::memoryOf(const ScheduleChoice &choice, const std::vector<siz
 }
 
 Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {
-  Estimate estimate{INFINITY, -INFINITY, INFINITY};
   if (begins.empty())
     return {INFINITY, INFINITY, 0};
-  const Schedule schedule = choice.of(group);
+  return of(choice.of(group), begins);
+}
+
+Estimate Estimator::of(const Schedule &schedule, const std::vector<size_t> &begins) const {
+  Estimate estimate{INFINITY, -INFINITY, INFINITY};
   const std::vector<Stage> stages = stagesOf(schedule, begins);
-  std::vector<StageCosts> costs;
-  for (const Stage &stage : stages)
-    costs.push_back(stage.costs);
-  const auto times = timesOf(schedule, costs, network.shared);
+  const auto times = timesOf(schedule, costsOf(schedule, stages), network.shared);
   if (!times)
     return {INFINITY, INFINITY, 0};
   estimate.seconds = withEnds(schedule, begins, stages, *times);
   addMemory(estimate, schedule, stages);
   return estimate;
+}
+
+Estimate Estimator::moveCuts(const ScheduleChoice &choice, std::vector<size_t> &cuts, Estimate now,
+                             int64_t &passes) const {
+  constexpr double least = 1e-6; // of the time, that a move saves
+  if (cuts.size() < 2 || cuts.size() == begins.size())
+    return now;
+  const Schedule schedule = choice.of(group);
+  const Units units = unitsOf();
+  std::vector<size_t> limits; // the first unit of each stage, and the end
+  for (const size_t layer : cuts)
+    limits.push_back(units.of[layer]);
+  limits.push_back(units.first.size());
+  int64_t all = 0; // passes of an estimate
+  for (const auto &rank : schedule.order)
+    all += std::ssize(rank);
+  const auto move = [&](size_t from, size_t to, bool right) { // of the limits
+    if (right ? limits[to] + 1 == limits[to + 1] : limits[from] == limits[from - 1] + 1)
+      return false;
+    std::vector<size_t> moved = cuts;
+    for (size_t i = from; i <= to; ++i)
+      moved[i] = units.first[right ? limits[i] + 1 : limits[i] - 1];
+    passes -= all;
+    Estimate estimate = of(schedule, moved);
+    if (!estimate.fits() || estimate.seconds >= now.seconds * (1 - least))
+      return false;
+    now = std::move(estimate), cuts = std::move(moved);
+    for (size_t i = from; i <= to; ++i)
+      limits[i] = units.of[cuts[i]];
+    return true;
+  };
+  for (bool saves = true; saves;) {
+    saves = false;
+    for (size_t length = 0; length + 1 < cuts.size(); ++length)
+      for (size_t from = 1; from + length < cuts.size(); ++from)
+        for (const bool right : {true, false})
+          while (passes > 0 && move(from, from + length, right))
+            saves = true;
+  }
+  return now;
 }
 
 } // namespace cleave::partitioner

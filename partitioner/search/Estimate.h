@@ -31,6 +31,7 @@ struct PipelineNetwork {
   std::function<double(const std::vector<int64_t> &positions, double bytes)> sum = [](const std::vector<int64_t> &,
                                                                                       double) { return 0.0; };
   const SharedLinks &shared = noSharedLinks; ///< that messages take
+  double metrics = 0;                        ///< seconds in which all ranks sum the metrics
 };
 
 struct Estimate {
@@ -63,7 +64,13 @@ public:
   /// The same among the cuts that fit the memory; where a rank has several stages, each gets an equal part of it.
   std::vector<size_t> cutToFit(const ScheduleChoice &schedule) const;
 
-  /// A lower bound of every schedule with this number and placement of stages, without the tail of the iteration.
+  /// Moves one cut or several neighbouring ones by a unit, again and again, as long as the plan, which fits, still fits
+  /// and its estimate `now` gets shorter; returns the last estimate. Ends when `passes` are simulated, and subtracts
+  /// those that were.
+  Estimate moveCuts(const ScheduleChoice &schedule, std::vector<size_t> &begins, Estimate now, int64_t &passes) const;
+
+  /// A lower bound of every schedule with this number and placement of stages, wherever they are cut, without the tail
+  /// of the iteration.
   double lowest(const ScheduleChoice &schedule) const;
   /// `begins`: the first layer of each stage.
   Estimate of(const ScheduleChoice &schedule, const std::vector<size_t> &begins) const;
@@ -86,21 +93,30 @@ private:
     std::vector<size_t> first; ///< layer
     std::vector<size_t> of;    ///< unit of each layer
   };
+  /// Of a layer; no costs if `use` does not have it.
+  const LayerCost &costOf(size_t layer, const PlanCosts &use) const;
   const SiteCosts &siteAt(int64_t position) const;
   const SiteCosts &siteAt(int64_t position, size_t layer) const;
   const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
   Units unitsOf() const;
   std::vector<double> secondsOf(const Units &units, const PlanCosts &use) const;
+  double lowestOfAnyCuts(const Schedule &shape, const Units &units) const;
+  Estimate of(const Schedule &schedule, const std::vector<size_t> &begins) const;
   std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
   static void add(Memory &memory, const LayerCost &layer);
   std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;
+  std::vector<const LayerCost *> layersOf(const Stage &stage, int64_t position) const;
+  /// The parameters of a position over those of the model.
+  double shareOf(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position) const;
+  /// The costs of the stages, and when each may begin.
+  std::vector<StageCosts> costsOf(const Schedule &schedule, const std::vector<Stage> &stages) const;
   /// Of all stages, if the passes run at `times`.
   std::vector<StagePasses> passesOf(const Schedule &schedule, const std::vector<Stage> &stages,
                                     const std::vector<std::vector<Span>> &times) const;
   /// For each position, the sums of gradients whose parameters other positions read, too.
   std::vector<std::vector<LateSum>> tiedSums(const Schedule &schedule, const std::vector<size_t> &begins,
                                              const std::vector<std::vector<Span>> &times) const;
-  /// The seconds of an iteration whose passes run at `times`, with what precedes and follows them.
+  /// The seconds of an iteration whose passes run at `times`, with what follows them.
   double withEnds(const Schedule &schedule, const std::vector<size_t> &begins, const std::vector<Stage> &stages,
                   const std::vector<std::vector<Span>> &times) const;
   void addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages,
@@ -113,6 +129,7 @@ private:
   std::vector<bool> mixed; ///< layers; empty: none
   const PipelineNetwork network;
   const std::span<const size_t> begins;
+  mutable std::vector<std::pair<const PlanCosts *, std::vector<const LayerCost *>>> resolved; ///< see costOf
 };
 
 } // namespace cleave::partitioner

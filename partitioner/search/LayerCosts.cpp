@@ -84,9 +84,8 @@ private:
           step, program,
           [&](const check::Access &access) {
             const plan::Slot &slot = *program.slots()->Get(access.slot);
-            const plan::Tensor *tensor = tensorOf(slot);
-            if (access.kind == check::Access::Write && tensor && tensor->kind() == plan::TensorKind::Gradient)
-              bytes[layerOf(cleave::text(tensor->name()))] += static_cast<double>(arenaBytes(slot));
+            if (access.kind == check::Access::Write && isGradient(access.slot))
+              bytes[layerOf(cleave::text(tensorOf(slot)->name()))] += static_cast<double>(arenaBytes(slot));
           },
           &plan);
     return bytes;
@@ -99,6 +98,11 @@ private:
     for (uint32_t s = 0; s < length(program.segments()); ++s)
       if (program.segments()->Get(s)->kind() == plan::SegmentKind::Backward)
         findWeightGradients(*program.segments()->Get(s));
+  }
+
+  bool isGradient(uint32_t slot) const {
+    const plan::Tensor *tensor = tensorOf(*program.slots()->Get(slot));
+    return tensor && tensor->kind() == plan::TensorKind::Gradient;
   }
 
   /// The slots that a step reads and writes, by value: slots are used again, values are not.
@@ -115,17 +119,21 @@ private:
     for (uint32_t i = 0; i < steps; ++i) {
       const plan::Step &step = *segment.steps()->Get(i);
       layers.push_back(layerAt(step));
-      adds.push_back(plan.strings()->Get(step.path())->string_view() == "gradients");
       uint32_t number = 0;
+      bool onlyGradients = true;
       check::forEachAccess(
           step, program,
           [&](const check::Access &access) {
             const uint32_t value = step.values()->Get(number++);
             const bool write = access.kind == check::Access::Write;
+            onlyGradients &= !write || isGradient(access.slot);
             if ((write ? of[i].written : of[i].read).emplace(value, access.slot).second)
               (write ? writers : readers)[value].push_back(i);
           },
           &plan);
+      // Also of a tied parameter: a kernel adds what its layers computed.
+      adds.push_back(plan.strings()->Get(step.path())->string_view() == "gradients" ||
+                     (onlyGradients && step.op_type() == plan::StepOp::Kernel));
     }
     const auto anyReader = [&](uint32_t i, auto is) {
       return std::ranges::any_of(of[i].written, [&](const auto &write) {

@@ -40,43 +40,9 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
   return site;
 }
 
-/// The recomputation that a group names, at every position of its pipeline.
-std::vector<Recomputation> recomputeOf(const PlanGroup &group) {
-  return std::vector(static_cast<size_t>(group.pipeline), group.split.recompute);
-}
-
 /// The next kind, with which a rank keeps less.
 Recomputation moreThan(Recomputation kind) {
   return kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
-}
-
-/// The costs at the positions of a group; nothing if the model cannot be split so.
-std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,
-                                              const std::vector<Recomputation> &recompute) {
-  std::vector<Site> sites = input.positions(group);
-  if (std::ranges::count(recompute, recompute.front()) != std::ssize(recompute))
-    sites.resize(recompute.size(), sites.front()); // of one kind
-  PositionCosts positions;
-  for (size_t p = 0; p < sites.size(); ++p) {
-    SplitChoice split = group.split;
-    split.recompute = recompute[p];
-    positions.push_back(input.measure(split, sites[p]));
-    if (!positions.back())
-      return std::nullopt;
-  }
-  return positions;
-}
-
-Estimator estimatorOf(const SearchInput &input, const PlanGroup &group, PositionCosts positions) {
-  return {input.layers,
-          group,
-          std::move(positions),
-          {[&](int64_t from, int64_t to, double bytes) { return input.sendSeconds(group, from, to, bytes); },
-           [&](const std::vector<int64_t> &readers, double bytes) {
-             return input.tiedSeconds(group, readers, bytes * input.sumShare);
-           },
-           input.sharedLinks(group)},
-          input.begins};
 }
 
 class PlanSearch {
@@ -119,7 +85,7 @@ public:
         prepare(next);
       tighten(next);
     }
-    std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
+    moveCutsOfBest();
     outcome.lower = std::min(best, lowest);
     return std::move(outcome);
   }
@@ -135,6 +101,21 @@ private:
       return std::tuple(bound, zero, group) > std::tuple(other.bound, other.zero, other.group);
     }
   };
+
+  void moveCutsOfBest() {
+    constexpr double near = 1.2; // of the best one's time
+    int64_t passes = 8'000'000;
+    const auto sort = [&] {
+      std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
+    };
+    sort();
+    for (Candidate &plan : outcome.candidates)
+      if (plan.estimate.seconds < near * best && passes > 0 && !input.stops()) {
+        moveCuts(input, plan, passes);
+        best = std::min(best, plan.estimate.seconds);
+      }
+    sort();
+  }
 
   int64_t rowsOf(size_t group) const { return static_cast<int64_t>(schedules[group].size()); }
 
@@ -395,9 +376,10 @@ private:
   /// A lower bound of all rows without the sums of gradients.
   double lowestPasses(size_t group, const PositionCosts &positions) const {
     double bound = INFINITY;
-    std::set<std::pair<int64_t, Placement>> shapes;
+    std::set<std::tuple<int64_t, Placement, BackwardPass>> shapes;
     for (const ScheduleChoice &schedule : schedules[group])
-      if (shapes.emplace(schedule.chunks, schedule.placement()).second)
+      if (const Schedule shape = schedule.shapeOf(groups[group]);
+          shapes.emplace(shape.chunks, shape.placement, shape.backward).second)
         bound = std::min(bound, lowestPasses(groups[group], schedule, positions));
     return bound;
   }
@@ -555,7 +537,7 @@ private:
     const Estimator estimator(input.layers, usual, *positions, {[](int64_t, int64_t, double) { return 0.0; }});
     double bound = INFINITY;
     for (const ScheduleChoice &schedule : schedules[number])
-      bound = std::min(bound, estimator.of(schedule, estimator.cut(schedule)).seconds);
+      bound = std::min(bound, estimator.lowest(schedule));
     return bound;
   }
 
@@ -594,7 +576,12 @@ private:
                               const std::vector<Recomputation> &recompute) {
       Estimate estimate = estimator.of(schedule, begins);
       if (fits(estimate.bytes, estimate.capacity) && (!found || estimate.seconds < found->estimate.seconds))
-        found = {group, schedule, estimate, begins, ofLayers(group, schedule, begins, recompute), {}};
+        found = {group,
+                 schedule,
+                 estimate,
+                 begins,
+                 recomputeOfLayers(group, schedule, begins, recompute, input.layers.size()),
+                 {}};
       return estimate;
     };
     std::vector<Recomputation> recompute = recomputeOf(group), less;
@@ -628,15 +615,6 @@ private:
   std::vector<size_t> positionsOf(const PlanGroup &group, const ScheduleChoice &schedule,
                                   const std::vector<size_t> &begins) const {
     return partitioner::positionsOf(schedule.shapeOf(group), begins, input.layers.size());
-  }
-
-  std::vector<Recomputation> ofLayers(const PlanGroup &group, const ScheduleChoice &schedule,
-                                      const std::vector<size_t> &begins,
-                                      const std::vector<Recomputation> &ofPositions) const {
-    std::vector<Recomputation> kinds;
-    for (const size_t position : positionsOf(group, schedule, begins))
-      kinds.push_back(ofPositions[position]);
-    return kinds;
   }
 
   /// A plan that fits, of whose layers as many recompute less as still fit: the last ones of each position, whose
@@ -675,8 +653,8 @@ private:
     }
     const std::vector<bool> layers = mix(counts);
     Candidate plan{group, schedule, estimator.of(schedule, begins), begins, {}, {}};
-    plan.safer = plan.recompute = ofLayers(group, schedule, begins, recompute);
-    const std::vector<Recomputation> lightest = ofLayers(group, schedule, begins, less);
+    plan.safer = plan.recompute = recomputeOfLayers(group, schedule, begins, recompute, input.layers.size());
+    const std::vector<Recomputation> lightest = recomputeOfLayers(group, schedule, begins, less, input.layers.size());
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i])
         plan.recompute[i] = lightest[i];
@@ -751,42 +729,5 @@ private:
 } // namespace
 
 SearchOutcome searchPlans(const SearchInput &input) { return PlanSearch(input).run(); }
-
-std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,
-                                      const ScheduleChoice &schedule) {
-  Candidate plan{group, schedule, {}, {}, std::vector(input.layers.size(), group.split.recompute), {}};
-  const auto positions = measurePositions(input, group, recomputeOf(group));
-  if (!positions)
-    return std::nullopt;
-  const Estimator estimator = estimatorOf(input, group, *positions);
-  plan.begins = estimator.cut(schedule);
-  plan.estimate = estimator.of(schedule, plan.begins);
-  return plan;
-}
-
-std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain) {
-  constexpr size_t mostAlike = 2;
-  std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
-  std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
-  std::vector<const Candidate *> chosen, others;
-  for (const Candidate &candidate : candidates) {
-    const PlanGroup &group = candidate.group;
-    const SplitChoice &split = group.split;
-    if (!estimates
-             .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
-             .second)
-      continue;
-    const bool differs = ++alike[{split.data, split.tensor, group.pipeline}] <= mostAlike;
-    (differs ? chosen : others).push_back(&candidate);
-  }
-  chosen.insert(chosen.end(), others.begin(), others.end());
-  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
-  if (usual != chosen.end() && usual - chosen.begin() >= static_cast<std::ptrdiff_t>(certain))
-    std::iter_swap(usual, chosen.begin() + static_cast<std::ptrdiff_t>(certain) - 1);
-  std::vector<Candidate> finalists;
-  for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
-    finalists.push_back(*chosen[i]);
-  return finalists;
-}
 
 } // namespace cleave::partitioner

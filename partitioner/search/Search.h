@@ -7,6 +7,9 @@
 //   4  the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
 //   5  the estimate of each schedule
 //
+// Plans are estimated in stages as even as possible. At the end, the cuts of the best ones are moved as long as that
+// saves time: where microbatches are few, stages that are as long take other times in another order.
+//
 // Before a group is measured on its mesh, it is bounded by what was measured there with a lower stage of ZeRO, fewer
 // rows or less recomputation: none of these takes more time.
 //
@@ -17,66 +20,11 @@
 // A bound of a group is never above the estimates of its plans as far as the measured costs keep what these bounds
 // assume.
 #pragma once
-#include "partitioner/search/Estimate.h"
-#include "partitioner/search/Sites.h"
+#include "partitioner/search/Candidates.h"
 
-#include <functional>
 #include <vector>
 
 namespace cleave::partitioner {
-
-struct SearchInput {
-  SpaceRequest request;
-  std::vector<SearchLayer> layers;
-  std::vector<size_t> begins; ///< the first layer of each stage, if that is decided
-  double least = 0;           ///< seconds of the operations alone
-  /// See Sites.
-  std::function<double(const PlanGroup &, int64_t from, int64_t to, double bytes)> sendSeconds;
-  /// See Sites.
-  std::function<double(const PlanGroup &, double bytes, bool scatters)> sumSeconds = [](const PlanGroup &, double,
-                                                                                        bool) { return 0.0; };
-  /// See Sites.
-  std::function<double(const PlanGroup &, const std::vector<int64_t> &positions, double bytes)> tiedSeconds =
-      [](const PlanGroup &, const std::vector<int64_t> &, double) { return 0.0; };
-  /// Bytes of a gradient's element when it is summed, over those of the gradient.
-  double sumShare = 1;
-  /// Bytes of a parameter's element when it is gathered, over those of the parameter.
-  double gatherShare = 1;
-  /// See Sites; by default messages share no links.
-  std::function<const SharedLinks &(const PlanGroup &)> sharedLinks = [](const PlanGroup &) -> const SharedLinks & {
-    return noSharedLinks;
-  };
-  /// Where the ranks of a group lie, and those of one group along axis tp of so many ranks (see Sites). By default all
-  /// devices are of one kind.
-  std::function<std::vector<Site>(const PlanGroup &)> positions = [](const PlanGroup &) {
-    return std::vector<Site>{0};
-  };
-  std::function<std::vector<std::vector<Site>>(const PlanGroup &, int64_t tensor)> parts =
-      [](const PlanGroup &, int64_t) { return std::vector<std::vector<Site>>{{0}}; };
-  /// Whether the model can have so many rows; its code may fix their number.
-  std::function<bool(int64_t rows)> takesRows = [](int64_t) { return true; };
-  /// The costs of the layers under a split at a site; null if the model cannot be split so.
-  std::function<const SiteCosts *(const SplitChoice &, Site)> measure;
-  /// What is compiled to measure a split; splits with the same one are measured at the cost of one.
-  std::function<SplitChoice(const SplitChoice &)> trialOf = [](const SplitChoice &split) { return split; };
-  /// Rows that are known to be refused.
-  std::function<bool(const PlanGroup &, const ScheduleChoice &)> excludes =
-      [](const PlanGroup &, const ScheduleChoice &) { return false; };
-  /// If set: called before measure() with several that are probably needed next, to be measured at the same time.
-  std::function<void(const std::vector<std::pair<SplitChoice, Site>> &)> prepare = {};
-  /// Whether to end early with the best plan so far.
-  std::function<bool()> stops = [] { return false; };
-};
-
-struct Candidate {
-  PlanGroup group;
-  ScheduleChoice schedule;
-  Estimate estimate;
-  std::vector<size_t> begins;           ///< the first layer of each stage
-  std::vector<Recomputation> recompute; ///< of each layer
-  std::vector<Recomputation> safer;     ///< if that may not fit, by an error of the estimate; or empty
-  bool byOp = false;                    ///< with the shardings of single ops that the solver found
-};
 
 /// How many plans of the space were estimated, and why the others were not. They add up to `total`.
 struct SearchCounts {
@@ -93,15 +41,5 @@ struct SearchOutcome {
 };
 
 SearchOutcome searchPlans(const SearchInput &input);
-
-/// The plans to compile: the fastest of `candidates`, which are sorted by time, at most `most`. At most two have the
-/// same mesh if there are others, so that an error of the estimate matters less. Of those that an option does not
-/// change (sequence parallelism of a model without sequences) only the first is taken. One of the first `certain` at
-/// least has the default shardings, which every model can follow.
-std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain);
-
-/// The estimate of one plan, in stages as even as possible, whether it fits or not; nothing if the model cannot be
-/// split so.
-std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group, const ScheduleChoice &schedule);
 
 } // namespace cleave::partitioner

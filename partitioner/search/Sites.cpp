@@ -5,6 +5,7 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace cleave::partitioner {
@@ -239,6 +240,13 @@ double Sites::tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &po
     found->second = sumGroup(members, devices[static_cast<size_t>(positions.front())]);
   }
   return secondsOf(found->second, plan::CollectiveKind::AllReduce, bytes);
+}
+
+double Sites::metricsSeconds() {
+  constexpr double bytes = 12; // loss, accuracy and rows
+  std::vector<uint32_t> ranks(places.size());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return secondsOf({topology.group(ranks)}, plan::CollectiveKind::AllReduce, bytes);
 }
 
 double Sites::sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes) {

@@ -46,6 +46,8 @@ public:
   double sumSeconds(const PlanGroup &group, double bytes, bool scatters);
   /// Seconds in which ranks of several positions of the pipeline sum a gradient of `bytes` on each of them.
   double tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &positions, double bytes);
+  /// Seconds in which all ranks sum the metrics.
+  double metricsSeconds();
   /// The links of nodes to the network, as far as messages between neighbouring positions of the pipeline take them. Of
   /// links with the same messages there is one.
   const SharedLinks &sharedLinks(const PlanGroup &group) { return of(group).links; }

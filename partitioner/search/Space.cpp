@@ -116,10 +116,13 @@ Schedule ScheduleChoice::of(const PlanGroup &group) const {
 }
 
 Schedule ScheduleChoice::shapeOf(const PlanGroup &group) const {
-  return {name, group.pipeline, chunks, group.microbatches, placement()};
+  return {name,
+          group.pipeline,
+          chunks,
+          group.microbatches,
+          given ? given->placement : placementOf(name),
+          given ? given->backward : backwardOf(name)};
 }
-
-Placement ScheduleChoice::placement() const { return given ? given->placement : placementOf(name); }
 
 /// The schedule whose orders a request lists, if it is one of this group.
 static std::vector<ScheduleChoice> givenOrders(const SpaceRequest &request, const PlanGroup &group) {

@@ -39,7 +39,6 @@ struct ScheduleChoice {
   std::shared_ptr<const Schedule> given = nullptr; ///< of the schedule "auto": its orders
   Schedule of(const PlanGroup &group) const;       ///< throws userError for sizes that it does not support
   Schedule shapeOf(const PlanGroup &group) const;  ///< the same without the orders of the ranks
-  Placement placement() const;
 };
 
 /// What limits the space.

@@ -121,19 +121,28 @@ private:
       }
   }
 
-  /// What the collectives of a beginning read stays in its place during the first forward pass, which runs at the same
-  /// time: it would otherwise wait for the last collective, because it writes there.
+  /// What the collectives of a beginning read stays in its place until an action has read the result. Passes before
+  /// that, which run at the same time, would otherwise wait for the collective, because they write there.
   void holdGathered() {
-    for (size_t i = 0; i + 2 < actions.size(); ++i) {
+    for (size_t i = 0; i < actions.size(); ++i) {
       const SegmentDraft &segment = segmentOf(actions[i]);
       if (segment.segment->kind != plan::SegmentKind::Begin)
         continue;
       for (const auto &step : segment.segment->steps)
         if (const plan::CollectiveT *collective = step->op.AsCollective())
           for (const auto &buffer : collective->buffers)
-            if (builder.slot(buffer->in).space == plan::Space::Placed)
-              holds.push_back({i, buffer->in, i + 2});
+            if (const size_t until = firstUse(i + 1, buffer->out) + 1;
+                until < actions.size() && builder.slot(buffer->in).space == plan::Space::Placed)
+              holds.push_back({i, buffer->in, until});
     }
+  }
+
+  /// The first action from `from` on that touches a slot; the number of actions if there is none.
+  size_t firstUse(size_t from, uint32_t slot) const {
+    const auto touches = [&](const std::vector<uint32_t> &step) { return std::ranges::count(step, slot) > 0; };
+    while (from < actions.size() && std::ranges::none_of(segmentOf(actions[from]).touched, touches))
+      ++from;
+    return from;
   }
 
   /// A message may arrive while the rank works with the one before it from the same peer, and the first one during the

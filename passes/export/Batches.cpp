@@ -7,6 +7,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <tuple>
 
 namespace cleave::passes {
 
@@ -14,7 +15,8 @@ namespace {
 
 class Batches {
 public:
-  explicit Batches(const std::vector<StepUse> &steps) : steps(steps), before(steps.size()) {
+  Batches(const std::vector<StepUse> &steps, bool orderedFirst)
+      : steps(steps), orderedFirst(orderedFirst), before(steps.size()) {
     findDependences();
     for (size_t step = 0; step < steps.size(); ++step)
       place(step);
@@ -27,19 +29,21 @@ public:
     for (size_t step = 0; step < steps.size(); ++step)
       for (size_t earlier : before[step])
         waiting[groupOf[step]] += after[groupOf[earlier]].insert(groupOf[step]).second;
-    using Entry = std::pair<size_t, size_t>; // last step, group
+    const std::vector<bool> first = orderedFirst ? orderedGroups() : std::vector<bool>(groups.size());
+    using Entry = std::tuple<bool, size_t, size_t>; // whether others come first, last step, group
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    const auto push = [&](size_t group) { ready.push({!first[group], groups[group].back(), group}); };
     for (size_t group = 0; group < groups.size(); ++group)
       if (waiting[group] == 0)
-        ready.push({groups[group].back(), group});
+        push(group);
     std::vector<std::vector<size_t>> result;
     while (!ready.empty()) {
-      const size_t group = ready.top().second;
+      const size_t group = std::get<2>(ready.top());
       ready.pop();
       result.push_back(groups[group]);
       for (size_t next : after[group])
         if (--waiting[next] == 0)
-          ready.push({groups[next].back(), next});
+          push(next);
     }
     return result;
   }
@@ -72,10 +76,18 @@ private:
     }
   }
 
-  /// Whether each group must run before `step`. No placed group depends on `step`.
-  std::vector<bool> groupsBefore(size_t step) const {
+  /// Whether each group has an ordered step, or must run before one.
+  std::vector<bool> orderedGroups() const {
+    std::vector<size_t> ordered;
+    for (size_t step = 0; step < steps.size(); ++step)
+      if (steps[step].ordered)
+        ordered.push_back(step);
+    return withEarlier(std::move(ordered));
+  }
+
+  /// Whether each group has one of the steps, or must run before one.
+  std::vector<bool> withEarlier(std::vector<size_t> open) const {
     std::vector<bool> seen(groups.size(), false);
-    std::vector<size_t> open(before[step]);
     while (!open.empty()) {
       const size_t group = groupOf[open.back()];
       open.pop_back();
@@ -91,7 +103,7 @@ private:
   void place(size_t step) {
     if (steps[step].kernel >= 0) {
       std::vector<size_t> &candidates = byKernel[steps[step].kernel];
-      const std::vector<bool> earlier = groupsBefore(step);
+      const std::vector<bool> earlier = withEarlier(before[step]);
       const auto found =
           std::find_if(candidates.begin(), candidates.end(), [&](size_t group) { return !earlier[group]; });
       if (found != candidates.end()) {
@@ -106,6 +118,7 @@ private:
   }
 
   const std::vector<StepUse> &steps;
+  const bool orderedFirst;
   std::vector<std::vector<size_t>> before; // direct dependences of each step
   std::vector<std::vector<size_t>> groups; // of steps, in order
   std::vector<size_t> groupOf;
@@ -114,11 +127,12 @@ private:
 
 constexpr uint64_t mostPlaced = 64 << 10; // bytes of a placed slot whose lifetime a batch may extend
 
-/// Steps other than kernels are assumed to write all slots that they touch.
+/// Steps other than kernels are assumed to write all slots that they touch, and to keep their order. Only fills need
+/// not, so that those at the beginning of an iteration do not delay collectives.
 StepUse useOf(const ProgramBuilder &program, const plan::StepT &step, const std::vector<uint32_t> &touched) {
   const plan::KernelT *kernel = step.op.AsKernel();
   if (!kernel)
-    return {-1, true, touched, touched};
+    return {-1, step.op.type != plan::StepOp::Fill, touched, touched};
   StepUse use{kernel->kernel, false, {}, {}};
   const size_t inputs = kernel->args.size() - kernel->outputs;
   for (size_t i = 0; i < kernel->args.size(); ++i) {
@@ -150,7 +164,9 @@ std::string joinPaths(const plan::PlanT &plan, const std::vector<const plan::Ste
 
 } // namespace
 
-std::vector<std::vector<size_t>> batchSteps(const std::vector<StepUse> &steps) { return Batches(steps).order(); }
+std::vector<std::vector<size_t>> batchSteps(const std::vector<StepUse> &steps, bool orderedFirst) {
+  return Batches(steps, orderedFirst).order();
+}
 
 void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
   std::vector<std::unique_ptr<plan::StepT>> &steps = draft.segment->steps;
@@ -160,7 +176,8 @@ void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
   std::vector<std::unique_ptr<plan::StepT>> made;
   std::vector<std::vector<uint32_t>> touched;
   std::vector<size_t> placeOf(steps.size());
-  for (const std::vector<size_t> &group : batchSteps(uses)) {
+  // At the beginning of an iteration, the other steps hide the collectives.
+  for (const std::vector<size_t> &group : batchSteps(uses, draft.segment->kind == plan::SegmentKind::Begin)) {
     for (size_t step : group)
       placeOf[step] = made.size();
     if (group.size() == 1) {

@@ -10,14 +10,15 @@ namespace cleave::passes {
 /// The properties of a step that matter for reordering.
 struct StepUse {
   int64_t kernel = -1;                 ///< steps with equal kernels may be batched; -1: not batchable
-  bool ordered = false;                ///< keeps its order among all ordered steps, because other ranks take part in it
+  bool ordered = false;                ///< keeps its order among all ordered steps: other ranks may take part in it
   std::vector<uint32_t> reads, writes; ///< slots; a slot updated in place is in both
 };
 
 /// The steps in a valid execution order, grouped into batches (in their original order within a batch). A batch has
 /// steps of one kernel, none of which accesses what another writes. Each step joins the first batch of its kernel on
-/// which it does not depend, directly or indirectly. A batch runs at the position of its last step.
-std::vector<std::vector<size_t>> batchSteps(const std::vector<StepUse> &steps);
+/// which it does not depend, directly or indirectly. A batch runs at the position of its last step. `orderedFirst`:
+/// ordered steps and those on which they depend run before all others.
+std::vector<std::vector<size_t>> batchSteps(const std::vector<StepUse> &steps, bool orderedFirst = false);
 
 class ProgramBuilder;
 struct SegmentDraft;

@@ -124,7 +124,7 @@ private:
   static constexpr unsigned mostWorkers = 4;
   static constexpr uint32_t compiledAtMost = 4; ///< plans of the whole model, if one of them fits
   static constexpr size_t compiledTogether = 2; ///< of them at the same time
-  /// A plan at most this part above the bound ends the compilations, if estimates are as exact.
+  /// A plan at most this part above the bound ends the compilations, if no estimate was longer by more.
   static constexpr double nearBound = 0.01;
 
   void prepare() {
@@ -136,6 +136,7 @@ private:
     input.sumSeconds = [&](const PlanGroup &group, double bytes, bool scatters) {
       return sites.sumSeconds(group, bytes, scatters);
     };
+    input.metricsSeconds = sites.metricsSeconds();
     input.tiedSeconds = [&](const PlanGroup &group, const std::vector<int64_t> &positions, double bytes) {
       return sites.tiedSeconds(group, positions, bytes);
     };
@@ -617,7 +618,7 @@ private:
     constexpr size_t mostThatLack = 8;
     const std::vector<Candidate> finalists = partitioner::finalistsOf(outcome.candidates, mostThatLack, compiledAtMost);
     const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
-    double error = 0; // of the estimates
+    double error = 0; // the part of an estimate by which it was too long
     const auto close = [&] {
       return record->step > 0 && record->step <= (1 + nearBound) * outcome.lower && error <= nearBound;
     };
@@ -635,7 +636,7 @@ private:
             excluded.insert(rowOf(some[i].group, some[i].schedule));
           continue;
         }
-        error = std::max(error, std::abs(made[i].step / some[i].estimate.seconds - 1));
+        error = std::max(error, 1 - made[i].step / some[i].estimate.seconds);
         if (record->step == 0 || made[i].step < record->step) {
           best.strategy = made[i].strategy, best.plan = made[i].file;
           record->step = made[i].step, record->estimate = some[i].estimate.seconds;

@@ -143,6 +143,66 @@ TEST_CASE("the search finds the plan that brute force finds") {
   }
 }
 
+TEST_CASE("bounds hold wherever stages are cut, and moving cuts saves time") {
+  int moved = 0;
+  double loosest = 1;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    Formulas formulas(seed);
+    SearchInput input = inputOf(8, 24);
+    std::mt19937 random(seed);
+    for (SearchLayer &layer : input.layers)
+      layer.parameters = random() % 4 > 0, layer.sentBytes = static_cast<double>(random() % 5);
+    Measured measured(formulas, 700);
+    for (const PlanGroup &group : groupsOf(input.request))
+      for (const ScheduleChoice &schedule : schedulesOf(input.request, group)) {
+        const auto stages = static_cast<size_t>(schedule.of(group).stages());
+        if (random() % 8 > 0 || stages < 2)
+          continue;
+        const Estimator estimator(input.layers, group, {measured(group.split, 0)}, {costsOfBytes});
+        std::vector<size_t> begins = estimator.cut(schedule);
+        if (begins.empty())
+          continue;
+        const double lower = estimator.lowest(schedule);
+        double best = INFINITY, fitting = INFINITY;
+        for (unsigned set = 0; set < 1U << 7; ++set) { // of the layers behind the first that begin stages
+          std::vector<size_t> cuts{0};
+          for (size_t i = 1; i < 8; ++i)
+            if (set >> (i - 1) & 1)
+              cuts.push_back(i);
+          if (cuts.size() != stages ||
+              std::ranges::any_of(cuts,
+                                  [&](size_t layer) { // not within a unit
+                                    return layer > 0 && std::ranges::none_of(std::span(input.layers).first(layer),
+                                                                             &SearchLayer::parameters);
+                                  }) ||
+              std::ranges::any_of(cuts, [&](size_t layer) { return layer > 0 && !input.layers[layer].parameters; }))
+            continue;
+          const Estimate estimate = estimator.of(schedule, cuts);
+          best = std::min(best, estimate.seconds);
+          if (estimate.fits())
+            fitting = std::min(fitting, estimate.seconds);
+        }
+        INFO("seed " << seed << ": " << schedule.name << " x" << schedule.chunks << ", pp=" << group.pipeline << ", "
+                     << group.microbatches << " microbatches");
+        CHECK(lower <= best * (1 + 1e-9));
+        loosest = std::min(loosest, lower / best);
+        const Estimate even = estimator.of(schedule, begins);
+        if (!even.fits())
+          continue;
+        int64_t passes = 1'000'000;
+        const Estimate after = estimator.moveCuts(schedule, begins, even, passes);
+        CHECK(after.fits());
+        CHECK(after.seconds == estimator.of(schedule, begins).seconds);
+        CHECK(after.seconds <= even.seconds);
+        CHECK(after.seconds >= fitting * (1 - 1e-9));
+        CHECK(passes <= 1'000'000);
+        moved += after.seconds < even.seconds;
+      }
+  }
+  CHECK(moved > 10);
+  CHECK(loosest > 0);
+}
+
 TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
   int recomputed = 0, shortened = 0, mixed = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {

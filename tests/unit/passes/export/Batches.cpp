@@ -93,6 +93,16 @@ TEST_CASE("batches: what other ranks take part in keeps its order", "[export][ba
         Groups{{0, 2}, {1}, {3}, {4}});
 }
 
+TEST_CASE("batches: what other ranks take part in may come first", "[export][batch]") {
+  // The second collective reads what step 2 writes.
+  const std::vector<StepUse> steps{{-1, false, {}, {40}}, {-1, true, {30}, {30}}, update(10, 20),
+                                   {-1, false, {}, {41}}, {-1, true, {10}, {31}}, update(11, 31)};
+  CHECK(batch(steps) == Groups{{0}, {1}, {2}, {3}, {4}, {5}});
+  const Groups first = batchSteps(steps, true);
+  checkOrder(steps, first);
+  CHECK(first == Groups{{1}, {2}, {4}, {0}, {3}, {5}});
+}
+
 TEST_CASE("batches: any steps keep their dependences", "[export][batch]") {
   std::mt19937 random(5);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };

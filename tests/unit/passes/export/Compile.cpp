@@ -8,6 +8,7 @@
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Steps.h"
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -314,6 +315,52 @@ TEST_CASE("plans for GPUs: every wait between streams is needed, and the checker
         }
     CHECK(waits > 2);
   }
+}
+
+TEST_CASE("plans for GPUs: passes wait for what a beginning gathers only to read it", "[export][compile]") {
+  passes::CompileOptions options;
+  options.backend = Target::Kind::Cuda;
+  options.target = Target::Emulated;
+  options.strategy.mesh = partitioner::parseMesh("dp=2,pp=2");
+  options.strategy.microbatches = 4, options.strategy.schedule = "zb-v", options.strategy.chunks = 2;
+  options.strategy.zero = 1;
+  options.precision = Precision::parse({.type = "bf16"}, Target::Kind::Cuda);
+  options.batch = batch;
+  const auto file = PlanFile::fromBytes(
+      passes::compile(GraphModule::parse(GptText(batch / 4, 4).module(), "gpt"), options), "gathers");
+  CHECK(checkPlan(file->plan()).empty());
+  const std::unique_ptr<plan::PlanT> whole(file->plan().UnPack());
+  size_t gathers = 0;
+  for (uint32_t p = 0; p < whole->programs.size(); ++p) {
+    const auto &program = whole->programs[p];
+    const plan::SegmentT &begin = *program->segments[program->train[0]->segment];
+    REQUIRE(begin.kind == plan::SegmentKind::Begin);
+    // Other steps of the beginning that need not come before a collective come after all of them.
+    const auto collective = [](const auto &step) { return step->op.type == plan::StepOp::Collective; };
+    const auto last = std::find_if(begin.steps.rbegin(), begin.steps.rend(), collective).base();
+    CHECK(
+        std::none_of(begin.steps.begin(), last, [](const auto &step) { return step->op.type == plan::StepOp::Fill; }));
+    for (size_t a = 1; a < program->train.size(); ++a) {
+      const plan::ActionT &action = *program->train[a];
+      for (const plan::Wait &wait : action.waits) {
+        const plan::CollectiveT *gather = begin.steps[wait.on_step()]->op.AsCollective();
+        if (wait.on_action() != 0 || !gather)
+          continue;
+        ++gathers;
+        std::vector<uint32_t> results;
+        for (const auto &buffer : gather->buffers)
+          results.push_back(buffer->out);
+        bool reads = false;
+        const auto &packed = *file->plan().programs()->Get(p);
+        check::forEachAccess(
+            *packed.segments()->Get(action.segment)->steps()->Get(wait.step()), packed,
+            [&](const check::Access &access) { reads |= std::ranges::find(results, access.slot) != results.end(); });
+        INFO("action " << a << " step " << wait.step() << " waits for gather " << wait.on_step());
+        CHECK(reads);
+      }
+    }
+  }
+  CHECK(gathers > 4);
 }
 
 TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are named", "[export][compile]") {
