@@ -492,7 +492,8 @@ Estimate Estimator::moveCuts(const ScheduleChoice &choice, std::vector<size_t> &
       moved[i] = units.first[right ? limits[i] + 1 : limits[i] - 1];
     passes -= all;
     Estimate estimate = of(schedule, moved);
-    if (!estimate.fits() || estimate.seconds >= now.seconds * (1 - least))
+    if (estimate.bytes > std::max(memoryMargin * estimate.capacity, now.bytes) ||
+        estimate.seconds >= now.seconds * (1 - least))
       return false;
     now = std::move(estimate), cuts = std::move(moved);
     for (size_t i = from; i <= to; ++i)

@@ -42,6 +42,9 @@ struct Estimate {
   bool fits() const { return bytes <= capacity; }
 };
 
+/// The part of the memory that plans may fill whose layers or recomputation were chosen to fill it: estimates have errors.
+constexpr double memoryMargin = 0.96;
+
 /// The costs of the layers at each position of the pipeline; one entry: the same at all of them.
 using PositionCosts = std::vector<const SiteCosts *>;
 
@@ -64,8 +67,8 @@ public:
   /// The same among the cuts that fit the memory; where a rank has several stages, each gets an equal part of it.
   std::vector<size_t> cutToFit(const ScheduleChoice &schedule) const;
 
-  /// Moves one cut or several neighbouring ones by a unit, again and again, as long as the plan, which fits, still fits
-  /// and its estimate `now` gets shorter; returns the last estimate. Ends when `passes` are simulated, and subtracts
+  /// Moves one cut or several neighbouring ones by a unit, again and again, as long as the plan, which fits, fits with
+  /// memoryMargin or no worse than before, and its estimate `now` gets shorter; returns the last estimate. Ends when `passes` are simulated, and subtracts
   /// those that were.
   Estimate moveCuts(const ScheduleChoice &schedule, std::vector<size_t> &begins, Estimate now, int64_t &passes) const;
 

@@ -622,7 +622,6 @@ private:
   Candidate recomputeLess(const PlanGroup &group, const ScheduleChoice &schedule, Estimator &estimator,
                           const std::vector<size_t> &begins, const std::vector<Recomputation> &recompute,
                           const std::vector<Recomputation> &less) {
-    constexpr double margin = 0.96;                         // of the memory: for errors of the estimate
     std::vector<std::vector<size_t>> own(recompute.size()); // layers that may recompute less
     const std::vector<size_t> positionOf = positionsOf(group, schedule, begins);
     for (size_t i = 0; i < positionOf.size(); ++i)
@@ -646,7 +645,7 @@ private:
       for (size_t p = 0; p < own.size(); ++p)
         tried[p] = (counts[p] + tooMany[p]) / 2;
       mix(tried);
-      const std::vector<int64_t> lacking = estimator.memoryOf(schedule, begins, margin).lacking;
+      const std::vector<int64_t> lacking = estimator.memoryOf(schedule, begins, memoryMargin).lacking;
       for (size_t p = 0; p < own.size(); ++p)
         if (open(p))
           (std::ranges::count(lacking, static_cast<int64_t>(p)) ? tooMany : counts)[p] = tried[p];
