@@ -37,6 +37,9 @@ struct TrainConfig {
   /// (Goyal et al. 2017). --lr is used as it is.
   int64_t learningRateBatch = 0;
   double clipNorm = 0; ///< > 0: gradients are scaled so that their global norm is at most this value
+  /// > 0: evaluations and predictions use averages of the parameters, which decay by this factor in each step
+  /// (torch.optim.swa_utils.get_ema_multi_avg_fn); below 1, such as 0.9999.
+  double ema = 0;
   std::vector<ParameterGroup> groups = {};
   Mix mix = {};
   int64_t batch = 32;             ///< samples of the global batch

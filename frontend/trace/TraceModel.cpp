@@ -325,6 +325,7 @@ plan::OptimizerT optimizerOf(const TrainConfig &config) {
   plan::OptimizerT stored;
   stored.kind = static_cast<plan::OptimizerKind>(config.optimizer.index()); // the enumeration has the variant's order
   stored.clip_norm = config.clipNorm;
+  stored.ema = config.ema;
   std::visit(
       [&](const auto &optimizer) {
         stored.weight_decay = optimizer.weightDecay;

@@ -9,6 +9,7 @@
 #include "runtime/base/Error.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 
@@ -43,6 +44,7 @@ struct Scalars {
   Value gradientScale;                       // static count / weight, times clipping, divided by the loss scale
   Value lossScale, cleanSteps, skippedSteps; // states, if there is a loss scale
   Value finite;                              // i1: whether the step is applied
+  Value averaged;                            // what an average takes of the parameter: all of it in the first step
   Value stepSize, inverseRootBiasCorrection; // lr / (1 - beta1^step) (SGD: lr), 1 / sqrt(1 - beta2^step)
   std::map<double, Value> steps;             // by a parameter's lr factor: stepSize * factor
   std::map<double, Value> kept;              // AdamW, by factor * decay: 1 - lr * factor * decay
@@ -132,6 +134,12 @@ void UpdateBuilder::collectParameters() {
 }
 
 void UpdateBuilder::createFunction() {
+  for (const Parameter &p : parameters)
+    if (settings.ema > 0 && !p.type.getElementType().isF32())
+      throw userError(
+          fmt::format("ema: averages need parameters in fp32, which --opt-level O0 to O2 keep; \"{}\" has a "
+                      "half type",
+                      p.name));
   OpBuilder &b = e.builder();
   llvm::SmallVector<Type> types, resultTypes;
   llvm::SmallVector<DictionaryAttr> attributes, resultAttributes;
@@ -158,7 +166,8 @@ void UpdateBuilder::createFunction() {
       Type type = p.type.clone(b.getF32Type());
       result(type, list);
       list.set(ir::attr::parameter, b.getStringAttr(p.name));
-      list.set(ir::attr::init, ir::InitAttr::get(b.getContext(), "constant", 0.0, 0.0));
+      const Attribute init = slot == averageState ? p.attributes.get(ir::attr::init) : nullptr;
+      list.set(ir::attr::init, init ? init : ir::InitAttr::get(b.getContext(), "constant", 0.0, 0.0));
       argument(type, p.location, list);
     }
   auto scalarType = RankedTensorType::get({}, b.getF32Type());
@@ -243,6 +252,8 @@ void UpdateBuilder::prepareScalars() {
     scale = e.mul(scale, e.min(clip, scalar(1)));
   }
   scalars.gradientScale = scale;
+  if (settings.ema > 0)
+    scalars.averaged = e.select(e.compare(ir::Predicate::Le, scalars.step, 1), scalar(1), scalar(1 - settings.ema));
   scalars.stepSize = scalars.lr;
   if (settings.kind == plan::OptimizerKind::Sgd)
     return;
@@ -270,6 +281,10 @@ Value UpdateBuilder::update(Parameter &p) {
   llvm::SmallVector<Value> statesBefore = p.states;
   p.value = e.toF32(p.value);
   Value after = settings.kind == plan::OptimizerKind::Sgd ? sgd(p, gradient) : adam(p, gradient);
+  if (settings.ema > 0) {
+    Value &average = p.states.back();
+    average = e.add(average, e.mul(e.splat(scalars.averaged, shape), e.sub(after, average)));
+  }
   after = e.cast(after, p.type.getElementType());
   if (!lossScale)
     return after;

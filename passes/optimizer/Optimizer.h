@@ -1,13 +1,13 @@
 // Builds @update, the optimizer as graph ops, for the trainable parameters of @train.
 //
 // The module attribute `cleave.optimizer` is a dictionary: name = "sgd", "adam" or "adamw"; lr (used by the host, who
-// writes the scalar), momentum, nesterov, weight_decay, beta1, beta2, eps, clip_norm. Formulas and defaults are
+// writes the scalar), momentum, nesterov, weight_decay, beta1, beta2, eps, clip_norm, ema. Formulas and defaults are
 // PyTorch's (torch.optim.SGD with dampening 0, Adam, AdamW; torch.nn.utils.clip_grad_norm_ over all parameters at
-// once).
+// once; torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(ema), updated after each step).
 //
 // Arguments of @update: for every trainable parameter the parameters (kind "parameter"), then the gradients
 // ("gradient"), then the states ("state", named "<parameter>.momentum", "<parameter>.exp_avg",
-// "<parameter>.exp_avg_sq", cleave.init constant 0), then scalars "lr" and "step" (1 for the first step; kind
+// "<parameter>.exp_avg_sq", cleave.init constant 0; "<parameter>.ema", which begins as the parameter), then scalars "lr" and "step" (1 for the first step; kind
 // "scalar"), then "weight" (kind "metric", the global number of rows or positions counted; not with @weights), each
 // tensor<f32>. Results: parameters, then states.
 //

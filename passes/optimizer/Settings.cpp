@@ -22,11 +22,14 @@ std::optional<double> numberAttr(Attribute attribute) {
 }
 
 llvm::SmallVector<std::string> statesOf(const plan::OptimizerT &optimizer) {
+  llvm::SmallVector<std::string> states;
   if (optimizer.kind != plan::OptimizerKind::Sgd)
-    return {"exp_avg", "exp_avg_sq"};
-  if (optimizer.momentum != 0)
-    return {"momentum"};
-  return {};
+    states = {"exp_avg", "exp_avg_sq"};
+  else if (optimizer.momentum != 0)
+    states = {"momentum"};
+  if (optimizer.ema > 0)
+    states.push_back(averageState);
+  return states;
 }
 
 static plan::OptimizerKind kindOf(Attribute attribute) {

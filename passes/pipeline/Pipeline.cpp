@@ -28,9 +28,11 @@
 #include "passes/select/Select.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/OptimizerFields.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -134,6 +136,32 @@ Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose)
   return staged;
 }
 
+/// Lets evaluations read the averages of parameters, where the update makes them: they are stored like the parameters.
+void readAverages(partitioner::LocalPrograms &applied) {
+  const auto functionOf = [&](const std::string &name) { return applied.module->lookupSymbol<func::FuncOp>(name); };
+  for (const partitioner::RankClass &rankClass : applied.classes) {
+    llvm::StringSet<> averages;
+    if (const auto update = rankClass.functions.find({SegmentKind::Update}); update != rankClass.functions.end())
+      for (BlockArgument argument : functionOf(update->second).getArguments())
+        if (ir::argumentKind(argument) == ir::SlotKind::State)
+          averages.insert(ir::argumentText(argument, ir::attr::name));
+    for (const auto &[segment, name] : rankClass.functions) {
+      if (segment.kind != SegmentKind::EvalBegin && segment.kind != SegmentKind::Eval)
+        continue;
+      func::FuncOp function = functionOf(name);
+      for (BlockArgument argument : function.getArguments()) {
+        const std::string average = averageOf(ir::argumentText(argument, ir::attr::name));
+        if (ir::argumentKind(argument) != ir::SlotKind::Parameter || !averages.contains(average))
+          continue;
+        Builder builder(function.getContext());
+        function.setArgAttr(argument.getArgNumber(), ir::attr::kind, ir::kindAttr(builder, ir::SlotKind::State));
+        function.setArgAttr(argument.getArgNumber(), ir::attr::name, builder.getStringAttr(average));
+        function.removeArgAttr(argument.getArgNumber(), ir::attr::trainable);
+      }
+    }
+  }
+}
+
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
 partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
@@ -154,6 +182,7 @@ partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &sta
   phases.end("apply", *applied.module);
   applied.trainMixes = std::move(train);
   applied.evalMixes = std::move(eval);
+  readAverages(applied);
   return applied;
 }
 

@@ -86,7 +86,7 @@ private:
 
 enum class LoadWhat {
   Everything,          ///< to resume training
-  ParametersAndBuffers, ///< for evaluation: optimizer states keep their initial values
+  ParametersAndBuffers, ///< for evaluation, and averages of parameters; other states keep their initial values
   WhatIsRead            ///< for a prediction, whose plan has only the parameters and buffers that it reads
 };
 

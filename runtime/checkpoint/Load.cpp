@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/CopyBox.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/plan/OptimizerFields.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -90,10 +91,10 @@ private:
     SafetensorsFile file(folder + "/" + name);
     const ManifestFile *listed = manifest.file(name);
     if (listed && (file.size() != listed->bytes || file.crc32() != listed->crc32))
-      throw environmentError(fmt::format("{}: is not the file that rank {} wrote: it has {} bytes and CRC-32 {:08x}, the "
-                                         "manifest says {} and {:08x}",
-                                         file.name(), listed->rank, file.size(), file.crc32().value_or(0),
-                                         listed->bytes, listed->crc32));
+      throw environmentError(
+          fmt::format("{}: is not the file that rank {} wrote: it has {} bytes and CRC-32 {:08x}, the "
+                      "manifest says {} and {:08x}",
+                      file.name(), listed->rank, file.size(), file.crc32().value_or(0), listed->bytes, listed->crc32));
     return files.emplace(name, std::move(file)).first->second;
   }
   std::string folder;
@@ -125,11 +126,22 @@ void fillBox(Reader &reader, const ManifestTensor &tensor, const Box &box, const
                                      fmt::join(open[0].start, ", "), fmt::join(open[0].size, ", ")));
 }
 
-/// The manifest's tensor for a tensor of the plan; shape and type must match.
-const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> &byName, const plan::Tensor &tensor,
-                            const std::string &folder) {
+bool isAverage(const plan::Tensor &tensor) {
+  return tensor.kind() == plan::TensorKind::State && tensor.parameter() >= 0 &&
+         tensor.name()->string_view().ends_with(averageOf(""));
+}
+
+/// The manifest's tensor for a tensor of the plan; shape and type must match. A prediction reads the average of a
+/// parameter where there is one. An average that the checkpoint lacks begins as its parameter.
+const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> &byName, const plan::Plan &plan,
+                            const plan::Tensor &tensor, LoadWhat what, const std::string &folder) {
   const std::string name = tensor.name()->str();
-  const auto it = byName.find(name);
+  auto it = byName.find(name);
+  if (const auto average = byName.find(averageOf(name));
+      what == LoadWhat::WhatIsRead && average != byName.end() && average->second->kind == "state")
+    it = average;
+  if (it == byName.end() && isAverage(tensor))
+    it = byName.find(plan.tensors()->Get(static_cast<uint32_t>(tensor.parameter()))->name()->str());
   if (it == byName.end())
     throw userError(fmt::format("checkpoint {}: tensor {} is missing; the checkpoint is of another model or optimizer",
                                 folder, name));
@@ -169,9 +181,9 @@ void loadCheckpoint(const std::string &folder, const Manifest &manifest, const p
   Reader reader(folder, manifest);
   for (uint32_t slot : savedSlots(plan, rank)) {
     const plan::Tensor &tensor = *plan.tensors()->Get(uint32_t(programOf(plan, rank).slots()->Get(slot)->tensor()));
-    if (tensor.kind() == plan::TensorKind::State && what != LoadWhat::Everything)
+    if (tensor.kind() == plan::TensorKind::State && what != LoadWhat::Everything && !isAverage(tensor))
       continue;
-    const ManifestTensor &stored = match(byName, tensor, folder);
+    const ManifestTensor &stored = match(byName, plan, tensor, what, folder);
     const std::vector<int64_t> local = slotShape(plan, rank, slot);
     for (const Box &box : slotBoxes(plan, rank, slot))
       fillBox(reader, stored, box, local, memory(slot).data(), folder);

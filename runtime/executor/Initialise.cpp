@@ -42,7 +42,10 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
     global.assign(tensor->shape()->begin(), tensor->shape()->end());
   std::vector<uint32_t> coords(rank.coords()->begin(), rank.coords()->end());
   auto mesh = meshSizes(plan);
-  uint64_t key = plan.seed() ^ fnv1a64(text(tensor->name()));
+  // An average begins as its parameter; other states are constant.
+  const bool state = tensor->kind() == plan::TensorKind::State && tensor->parameter() >= 0;
+  const plan::Tensor *drawn = state ? plan.tensors()->Get(static_cast<uint32_t>(tensor->parameter())) : tensor;
+  uint64_t key = plan.seed() ^ fnv1a64(text(drawn->name()));
   auto pieces = localPieces(slot.sharding(), global, mesh, coords, 4096);
   parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {

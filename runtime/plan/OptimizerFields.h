@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace cleave {
 
@@ -21,10 +23,13 @@ struct OptimizerField {
 /// The settings of a kind that are numbers. Sgd also has the flag `nesterov`.
 inline std::span<const OptimizerField> optimizerFields(plan::OptimizerKind kind) {
   using T = plan::OptimizerT;
-  static constexpr OptimizerField sgd[] = {
-      {"weight_decay", &T::weight_decay}, {"clip_norm", &T::clip_norm}, {"momentum", &T::momentum}};
+  static constexpr OptimizerField sgd[] = {{"weight_decay", &T::weight_decay},
+                                           {"clip_norm", &T::clip_norm},
+                                           {"ema", &T::ema, 1},
+                                           {"momentum", &T::momentum}};
   static constexpr OptimizerField adam[] = {{"weight_decay", &T::weight_decay},
                                             {"clip_norm", &T::clip_norm},
+                                            {"ema", &T::ema, 1},
                                             {"beta1", &T::beta1, 1},
                                             {"beta2", &T::beta2, 1},
                                             {"eps", &T::eps}};
@@ -32,5 +37,9 @@ inline std::span<const OptimizerField> optimizerFields(plan::OptimizerKind kind)
     return sgd;
   return adam;
 }
+
+/// The name of the state that is the average of a parameter.
+inline constexpr const char *averageState = "ema";
+inline std::string averageOf(std::string_view parameter) { return std::string(parameter) + "." + averageState; }
 
 } // namespace cleave

@@ -98,6 +98,7 @@ int main(int argc, char **argv) {
                   .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
   const Mix mix{.mixup = program.option("--mixup", 0.0, "alpha of Mixup; 0: pictures are not blended"),
                 .cutMix = program.option("--cutmix", 0.0, "alpha of CutMix; 0: no boxes of another picture")};
+  const double ema = program.option("--ema", 0.0, "decay of averaged parameters, which evaluations use; 0: none");
   const bool photographs = o.channels == 3; // digits are given as they are
   o.zeroNorms =
       program.option("--zero-norms", photographs, "blocks begin as their shortcuts: their last norms scale by 0");
@@ -119,6 +120,7 @@ int main(int argc, char **argv) {
                               .loss = loss,
                               .optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .weightDecay = 0.0005},
                               .learningRateBatch = 256,
+                              .ema = ema,
                               .groups = groups,
                               .mix = mix,
                               .batch = 64},

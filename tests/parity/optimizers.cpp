@@ -67,6 +67,11 @@ TEST_CASE("optimizers take PyTorch's steps", "[parity]") {
           INFO(parameter << " after step " << step + 1);
           CHECK(apart(arguments.at("parameter:" + parameter), arrayOf(value)) < 2e-6);
         }
+        if (example.contains("averages"))
+          for (const auto &[parameter, value] : example["averages"][step].items()) {
+            INFO("the average of " << parameter << " after step " << step + 1);
+            CHECK(apart(arguments.at("state:" + parameter + ".ema"), arrayOf(value)) < 2e-6);
+          }
       }
     }
   }

@@ -21,14 +21,16 @@ def array(tensor):
     return {"shape": list(tensor.shape), "data": [float(f"{v:.9g}") for v in tensor.reshape(-1).tolist()]}
 
 
-def case(name, attributes, make, lr=0.1, clip=None, bias_attributes="", group=None):
-    """group: torch options for a.bias, with the same meaning as bias_attributes."""
+def case(name, attributes, make, lr=0.1, clip=None, bias_attributes="", group=None, ema=None):
+    """group: torch options for a.bias, with the same meaning as bias_attributes. ema: the decay of averages."""
 
     def run():
         initial = {k: draw(f"{name}.{k}", shape, 1.0) for k, shape in SHAPES.items()}
         parameters = {k: torch.nn.Parameter(v.double()) for k, v in initial.items()}
         optimizer = make([{"params": [parameters["a.weight"]]}, {"params": [parameters["a.bias"]], **(group or {})}], lr)
-        gradients, steps = [], []
+        gradients, steps, averages = [], [], []
+        averaged = torch.optim.swa_utils.AveragedModel(
+            torch.nn.ParameterList(parameters.values()), multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(ema)) if ema else None
         for step in range(STEPS):
             grads = {k: draw(f"{name}.{k}.{step}", shape, 0.5) for k, shape in SHAPES.items()}
             for k, p in parameters.items():
@@ -38,10 +40,14 @@ def case(name, attributes, make, lr=0.1, clip=None, bias_attributes="", group=No
             optimizer.step()
             gradients.append({k: array(v) for k, v in grads.items()})
             steps.append({k: array(v.detach()) for k, v in parameters.items()})
+            if averaged:
+                averaged.update_parameters(torch.nn.ParameterList(parameters.values()))
+                averages.append({k: array(v.detach()) for k, v in zip(parameters, averaged.module)})
         return {
             "name": name, "optimizer": attributes, "lr": lr, "bias_attributes": bias_attributes,
             "static_count": STATIC_COUNT, "weights": WEIGHTS,
             "initial": {k: array(v) for k, v in initial.items()}, "gradients": gradients, "parameters": steps,
+            **({"averages": averages} if ema else {}),
         }
 
     return run
@@ -58,6 +64,9 @@ CASES = [
     case("sgd_groups", '{name = "sgd", weight_decay = 0.1 : f64}', lambda p, lr: SGD(p, lr, weight_decay=0.1),
          bias_attributes=", cleave.weight_decay = 0.0 : f64, cleave.lr_scale = 2.0 : f64",
          group={"weight_decay": 0.0, "lr": 0.2}),
+    case("sgd_ema", '{name = "sgd", momentum = 0.9 : f64, ema = 0.7 : f64}', lambda p, lr: SGD(p, lr, momentum=0.9), ema=0.7),
+    case("adamw_ema", '{name = "adamw", weight_decay = 0.1 : f64, ema = 0.99 : f64}',
+         lambda p, lr: ADAMW(p, lr, weight_decay=0.1), lr=0.01, ema=0.99),
     case("adam", '{name = "adam", beta1 = 0.8 : f64, beta2 = 0.99 : f64, eps = 1.0e-6 : f64, weight_decay = 0.1 : f64}',
          lambda p, lr: ADAM(p, lr, (0.8, 0.99), 1e-6, 0.1), lr=0.01),
     case("adam_defaults", '{name = "adam"}', lambda p, lr: ADAM(p, lr), lr=0.01),

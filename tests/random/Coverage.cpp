@@ -65,6 +65,8 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
     words.insert("optimizer:clipping");
   if (recipe.weightDecay > 0)
     words.insert("optimizer:decay");
+  if (recipe.ema > 0)
+    words.insert("optimizer:averages");
   if (!recipe.reduceDtype.empty())
     words.insert("precision:reduced-in-half");
   if (recipe.rows() % mesh.size("dp"))

@@ -55,6 +55,8 @@ void drawTraining(Chance &c, Recipe &recipe) {
     recipe.clipNorm = 0.5;
   if (!recipe.wholeNumbers && c.one(0.2))
     recipe.weightDecay = 0.125;
+  if (c.one(0.15))
+    recipe.ema = recipe.wholeNumbers ? 0.5 : 0.75;
   if (!recipe.wholeNumbers && c.one(0.12)) {
     recipe.precision = c.one(0.6) ? "bf16" : "fp16";
     recipe.optLevel = c.of<std::string>({"O1", "O2", "O2", "O3"});

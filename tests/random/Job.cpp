@@ -39,6 +39,7 @@ TrainConfig configOf(const Recipe &r) {
           .loss = lossOf(r),
           .optimizer = optimizerOf(r),
           .clipNorm = r.clipNorm,
+          .ema = r.averages(),
           .batch = r.batch,
           .evalBatch = r.evalBatch,
           .targets = static_cast<int64_t>(r.targets())};

@@ -5,6 +5,7 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/device/RandomRows.h"
+#include "runtime/plan/OptimizerFields.h"
 #include "runtime/session/RankJob.h"
 #include "tests/random/Chance.h"
 
@@ -252,6 +253,13 @@ static void runMicrobatch(mlir::Operation *function, ir::Slots &slots, int64_t s
   }
 }
 
+void readAverages(ir::Slots &slots) {
+  for (auto &[key, tensor] : slots)
+    if (const auto average = slots.find({ir::SlotKind::State, averageOf(key.name)});
+        key.kind == ir::SlotKind::Parameter && average != slots.end())
+      tensor = average->second;
+}
+
 Steps Whole::run() const {
   Steps all;
   ir::Slots slots = beginning();
@@ -277,6 +285,7 @@ Steps Whole::run() const {
       if (key.kind != ir::SlotKind::Input && key.kind != ir::SlotKind::Scalar)
         kept[key] = tensor;
   }
+  readAverages(slots);
   evaluate(slots, all.back(), firstBatch, recipe.microbatches, 1, 0, std::min(recipe.evalSamples, recipe.evalBatch));
   const int64_t rows = recipe.evalBatch / recipe.microbatches;
   if (!mixes && !drawsInEvaluation() && recipe.evalSamples != recipe.evalBatch)

@@ -63,6 +63,9 @@ ir::Context predictionContext(const Recipe &recipe, int64_t first, int64_t count
 /// State after each training step: parameters, buffers, optimizer states, gradients, metrics.
 using Steps = std::vector<ir::Slots>;
 
+/// Puts averages of parameters in their place, as evaluations and predictions read them.
+void readAverages(ir::Slots &slots);
+
 /// The outputs for `samples` evaluation samples, in batches of recipe.rows(). `ofBatch` computes those
 /// of a batch that repeats the `count` samples from `first`. An output has a row for each sample, or is a scalar of
 /// each full batch.

@@ -76,6 +76,7 @@ ir::Slots PredictionCase::interpreted(const Whole &whole, const ir::Slots &state
   const ir::DistributedProgram program = programOf(*applied, true);
   return predictedOutputs(recipe, whole.predictedSamples(), [&](int64_t first, int64_t count) {
     ir::Slots given = state;
+    readAverages(given);
     whole.addPrediction(given, first, count);
     ir::Slots batch;
     for (const ir::Slots &rank : ir::runDistributed(program, ir::scatterSlots(program, given),

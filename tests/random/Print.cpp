@@ -260,8 +260,9 @@ std::string asProgram(const Recipe &recipe) {
   out += dataText(recipe);
   out += fmt::format("int main(int argc, char **argv) {{\n  Program program{{\"net\", argc, argv}};\n"
                      "  return program.run<Net>({{.data = std::make_shared<Numbers>(),\n  .loss = {},\n"
-                     "  .optimizer = {},\n  .clipNorm = {},\n  .batch = {},\n  .targets = {}}});\n}}\n",
-                     lossText(recipe), optimizerText(recipe), recipe.clipNorm, recipe.batch, recipe.targets());
+                     "  .optimizer = {},\n  .clipNorm = {},\n  .ema = {},\n  .batch = {},\n  .targets = {}}});\n}}\n",
+                     lossText(recipe), optimizerText(recipe), recipe.clipNorm, recipe.averages(), recipe.batch,
+                     recipe.targets());
   return out;
 }
 

@@ -64,7 +64,7 @@ struct Recipe {
   bool drawnData = false;    ///< each field of a sample is drawn from the sample's generator, and a step is an epoch
   // Training.
   std::string optimizer = "sgd"; ///< sgd, momentum, nesterov, adam, adamw
-  double lr = 0.5, clipNorm = 0, weightDecay = 0;
+  double lr = 0.5, clipNorm = 0, weightDecay = 0, ema = 0;
   int64_t batch = 4, microbatches = 1;
   int64_t evalBatch = 4, evalSamples = 4; ///< a batch of evaluation, and samples of its split
   // The split.
@@ -83,6 +83,8 @@ struct Recipe {
   std::string layout = "nchw";
 
   int64_t rows() const { return batch / microbatches; }
+  /// The decay of averages of the parameters, which half parameters cannot have.
+  double averages() const { return optLevel == "O3" ? 0 : ema; }
   size_t targets() const { return classes[0].body.second >= 0 ? 2 : 1; }
   /// TOML of the whole strategy.
   std::string strategy() const;

@@ -175,6 +175,7 @@ private:
     better |= set(&Recipe::optimizer, std::string("sgd"));
     better |= set(&Recipe::clipNorm, 0.0);
     better |= set(&Recipe::weightDecay, 0.0);
+    better |= set(&Recipe::ema, 0.0);
     better |= attempt([](Recipe &r) {
       const bool other = r.evalSamples != r.batch;
       r.evalBatch = r.evalSamples = r.batch;

@@ -10,6 +10,7 @@ inline void describe(PlanT &plan) {
   plan.training->rate = std::make_unique<plan::LearningRateT>();
   plan.training->rate->kind = plan::RateKind::Step;
   plan.training->optimizer = std::make_unique<plan::OptimizerT>();
+  plan.training->optimizer->ema = 0.5;
   plan.data = std::make_unique<plan::DataT>();
   plan.data->kind = plan::DataKind::Pictures;
   plan.data->train.push_back(std::make_unique<plan::TransformT>());

@@ -72,6 +72,53 @@ TEST_CASE("a trainer learns a plane, on one rank and on two") {
   CHECK(evaluation.loss < 1e-3);
 }
 
+TEST_CASE("evaluations and predictions use averages of the parameters") {
+  struct Zeros : Plane { // the model's output is its bias, and the loss its square distance from 1
+    void read(Split, int64_t, size_t field, std::byte *to) const override {
+      const float x[2] = {0, 0}, y = 1;
+      field == 0 ? std::memcpy(to, x, sizeof x) : std::memcpy(to, &y, sizeof y);
+    }
+  };
+  Folder folder;
+  LinearModel model;
+  TrainConfig config = planeConfig();
+  config.data = std::make_shared<Zeros>();
+  config.optimizer = Sgd{.lr = 0.1};
+  const auto biasOf = [](double loss) { return 1 - std::sqrt(loss); };
+  Trainer(model, config).train({.steps = 5, .metrics = folder.path + "/m.jsonl", .quiet = true});
+  const std::vector<double> losses = lossesOf(folder.path + "/m.jsonl"); // before each step
+  double average = biasOf(losses[1]);
+  for (size_t step = 2; step <= 4; ++step)
+    average += 0.25 * (biasOf(losses[step]) - average);
+  CHECK(std::abs(average - biasOf(losses[4])) > 0.01);
+  config.ema = 0.75;
+  Trainer trainer(model, config);
+  for (const auto &[mesh, zero] : {std::pair("dp=1", 0), {"dp=2", 0}, {"dp=2", 1}, {"dp=2", 3}}) {
+    INFO(mesh << " zero " << zero);
+    const std::string checkpoint = folder.path + "/" + mesh + std::to_string(zero);
+    trainer.train({.mesh = mesh, .zero = zero, .steps = 4, .checkpoint = checkpoint, .quiet = true});
+    CHECK(biasOf(trainer.evaluate({.checkpoint = checkpoint}).loss) == Approx(average).epsilon(1e-5));
+    CHECK(trainer.predictor({.checkpoint = checkpoint})(Zeros(), Split::Eval)[0] == Approx(average).epsilon(1e-5));
+    CHECK(trainer.check({.mesh = mesh, .steps = 3}).difference == "");
+  }
+  // A training without averages goes on with them: they begin with its parameters.
+  const std::string plain = folder.path + "/plain";
+  Trainer(model,
+          [&] {
+            TrainConfig without = config;
+            without.ema = 0;
+            return without;
+          }())
+      .train({.steps = 4, .checkpoint = plain, .quiet = true});
+  CHECK(biasOf(trainer.evaluate({.checkpoint = plain}).loss) == Approx(biasOf(losses[4])).epsilon(1e-5));
+  config.ema = 1;
+  CHECK_THROWS_WITH(Trainer(model, config).train({.steps = 1, .quiet = true}),
+                    Catch::Contains("ema must be in [0, 1), found 1"));
+  config.ema = 0.5;
+  CHECK_THROWS_WITH(Trainer(model, config).train({.steps = 1, .precision = "fp16", .optLevel = "O3", .quiet = true}),
+                    Catch::Contains("ema: averages need parameters in fp32"));
+}
+
 TEST_CASE("gradients are clipped alike where every parameter is split") {
   struct Wide : Module {
     Linear fc{*this, "fc", 2, 8};
