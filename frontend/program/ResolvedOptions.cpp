@@ -335,6 +335,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.channelsLast = chooseChannelsLast(resolved, options);
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
+  resolved.config.ema = options.ema.value_or(config.ema);
   resolved.config.learningRate = chooseSchedule(config.learningRate, options);
   resolved.toSearch = chooseSearch(options, cluster);
   resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);

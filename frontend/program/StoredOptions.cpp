@@ -59,6 +59,7 @@ static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
   if (training.rate)
     number(options.lr, training.rate->base);
   number(options.weightDecay, training.optimizer->weight_decay);
+  number(options.ema, training.optimizer->ema);
   if (training.optimizer->kind == plan::OptimizerKind::Sgd)
     number(options.momentum, training.optimizer->momentum);
 }

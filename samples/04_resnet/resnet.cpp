@@ -8,6 +8,7 @@ struct ResNetOptions {
   std::string stem = "small"; ///< "small": 3x3, stride 1, no pool; "imagenet": 7x7, stride 2, then a pool
   int64_t image = 28, classes = 10, channels = 1;
   double smoothing = 0;
+  double deviation = 0;   ///< > 0: all weights are drawn from N(0, deviation)
   bool zeroNorms = false; ///< each block begins as its shortcut: Goyal et al. 2017
 };
 
@@ -79,6 +80,11 @@ struct ResNet : Module {
       }
     }
     fc.emplace(*this, "fc", in, o.classes);
+    for (Parameter *parameter : parameters())
+      if (o.deviation > 0 && parameter->shape().size() > 1)
+        parameter->initialise(init::normal(0, o.deviation));
+    if (o.deviation > 0)
+      fc->bias->initialise(init::zeros());
   }
 
   Tensor forward(Tensor image) {
@@ -98,10 +104,10 @@ int main(int argc, char **argv) {
                   .channels = program.option("--channels", 1, "channels of the images", between(1, 1'000'000))};
   const Mix mix{.mixup = program.option("--mixup", 0.0, "alpha of Mixup; 0: pictures are not blended"),
                 .cutMix = program.option("--cutmix", 0.0, "alpha of CutMix; 0: no boxes of another picture")};
-  const double ema = program.option("--ema", 0.0, "decay of averaged parameters, which evaluations use; 0: none");
   const bool photographs = o.channels == 3; // digits are given as they are
   o.zeroNorms =
       program.option("--zero-norms", photographs, "blocks begin as their shortcuts: their last norms scale by 0");
+  o.deviation = program.option("--init-normal", 0.0, "standard deviation of all weights; 0: Kaiming's initialisation");
   o.smoothing = program.option("--label-smoothing", 0.0, "part of the target that is spread over all classes");
   Pictures pictures{.channels = o.channels, .height = o.image, .width = o.image, .classes = o.classes};
   std::vector<ParameterGroup> groups;
@@ -120,7 +126,6 @@ int main(int argc, char **argv) {
                               .loss = loss,
                               .optimizer = Sgd{.lr = 0.1, .momentum = 0.9, .weightDecay = 0.0005},
                               .learningRateBatch = 256,
-                              .ema = ema,
                               .groups = groups,
                               .mix = mix,
                               .batch = 64},

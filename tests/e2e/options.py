@@ -27,6 +27,17 @@ class Options(Case):
         self.refused("mlp", "check", "--data", DIGITS, "--steps", 0, word="--steps 0: check compares at least one step")
         self.refused("mlp", "train", "--data", DIGITS, "--steps", -1, word="--steps -1")
 
+    def test_recipes_of_samples(self):
+        """Both train, as small as they may be."""
+        folder = os.path.join(programs.ROOT, "samples", "04_resnet")
+        plans = {}
+        for name, small in (("gluon", ["--batch", 8]), ("imagenet", ["--batch", 2, "--image", 32, "--depth", 18])):
+            plan = plans[name] = self.path(name + ".plan")
+            self.ok("resnet", "plan", "--recipe", os.path.join(folder, name + ".toml"), *small, "-o", plan)
+            self.ok("cleave-run", plan, "--data", "synthetic", "--steps", 1)
+        self.assertEqual([".ema" in self.ok("cleave", "show", "--steps", plans[name]) for name in ("gluon", "imagenet")], [False, True])
+        self.refused("resnet", "plan", "--ema", 1.5, "-o", plan, word="--ema 1.5")
+
     def test_recipe(self):
         """A file gives the options that the command line does not, and a checkpoint's go before it."""
         recipe, ck = self.path("recipe.toml"), self.path("ck")
