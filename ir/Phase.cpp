@@ -78,7 +78,7 @@ bool isTensor(Type type) {
     return false;
   Type element = tensor.getElementType();
   return element.isF32() || element.isF16() || element.isBF16() || element.isSignlessInteger(32) ||
-         element.isSignlessInteger(64) || element.isSignlessInteger(1);
+         element.isSignlessInteger(64) || element.isSignlessInteger(1) || element.isUnsignedInteger(8);
 }
 
 /// Checks the form of one function. run() returns the problem, or an empty string.

@@ -26,7 +26,8 @@ struct SyntheticImages {
   int64_t channels = 3, height = 224, width = 224, classes = 1000;
 };
 
-/// Pictures with a class each: "image" f32 [channels, height, width], "label" i32. What --data holds decides how they
+/// Pictures with a class each: "image" [channels, height, width], "label" i32. The image reaches the plan as bytes and
+/// the model's forward as f32, divided by 255 and normalised (RandomErasing: as f32). What --data holds decides how they
 /// are read: DIR/train/CLASS/* and DIR/val/CLASS/*, DIR/train/*.tar (WebDataset), DIR/train/*.rec or DIR/train.rec
 /// (MXNet), or MNIST's IDX files. Files are JPEG or PNG. `channels` is 3, or 1 of grey.
 struct Pictures {

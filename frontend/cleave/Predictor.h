@@ -28,10 +28,11 @@ public:
   /// inputs or another element type, or if the number of values is not a multiple of the values per sample.
   std::vector<float> operator()(std::span<const float> input);
   std::vector<float> operator()(std::span<const int32_t> input);
+  std::vector<float> operator()(std::span<const uint8_t> input); ///< pictures (Pictures): the model normalises them
   /// The model's first output for all samples of a data set's split. Fields are matched by name; targets are not read.
   std::vector<float> operator()(const Dataset &data, Split split = Split::Eval);
 
-  using Values = std::variant<std::span<const float>, std::span<const int32_t>>;
+  using Values = std::variant<std::span<const float>, std::span<const int32_t>, std::span<const uint8_t>>;
   /// For a model with several inputs (in the order of inputs()) or outputs: the values of each output. An output has a
   /// row for each sample. A scalar (such as an auxiliary loss) belongs to a batch: there is one for each full batch, and
   /// none for a last batch that is not full.

@@ -17,7 +17,7 @@ plan::DataT dataOf(const Data &data) {
   for (const DataField &field : fieldsOf(data)) {
     auto &entry = stored.fields.emplace_back(std::make_unique<plan::DataFieldT>());
     entry->name = field.name;
-    entry->dtype = field.dtype == FieldType::F32 ? plan::DType::F32 : plan::DType::I32;
+    entry->dtype = planned(field.dtype);
     entry->shape = field.shape;
     entry->classes = std::max<int64_t>(0, field.classes);
   }

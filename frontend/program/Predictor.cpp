@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/data/UserData.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/session/Launcher.h"
 
 #include <cstring>
@@ -13,7 +14,8 @@ namespace cleave {
 
 namespace {
 
-const char *typeName(const Predictor::Values &values) { return values.index() == 0 ? "f32" : "i32"; }
+/// The types of fields have the variant's order.
+FieldType typeOf(const Predictor::Values &values) { return static_cast<FieldType>(values.index()); }
 
 /// The caller's values as a data set with one split.
 class HostData final : public DataSource {
@@ -39,9 +41,9 @@ HostData::HostData(const std::vector<DataField> &fields, const std::vector<Predi
     throw userError(fmt::format("predictor: the model reads {} fields, found {}", fields.size(), inputs.size()));
   for (size_t i = 0; i < fields.size(); ++i) {
     const DataField &field = fields[i];
-    if ((inputs[i].index() == 0) != (field.dtype == FieldType::F32))
-      throw userError(fmt::format("predictor: field {} is {}, found {}", field.name,
-                                  field.dtype == FieldType::F32 ? "f32" : "i32", typeName(inputs[i])));
+    if (typeOf(inputs[i]) != field.dtype)
+      throw userError(fmt::format("predictor: field {} is {}, found {}", field.name, dtypeName(planned(field.dtype)),
+                                  dtypeName(planned(typeOf(inputs[i])))));
     const auto size = static_cast<int64_t>(std::visit([](auto s) { return s.size(); }, inputs[i]));
     if (size % field.elements())
       throw userError(fmt::format("predictor: field {} has {} values a sample, which do not divide the {} found",
@@ -73,6 +75,7 @@ Predictor::~Predictor() = default;
 
 std::vector<float> Predictor::operator()(std::span<const float> input) { return run({input})[0]; }
 std::vector<float> Predictor::operator()(std::span<const int32_t> input) { return run({input})[0]; }
+std::vector<float> Predictor::operator()(std::span<const uint8_t> input) { return run({input})[0]; }
 std::vector<float> Predictor::operator()(const Dataset &data, Split split) {
   return collect(impl->prediction, UserData(data), split)[0];
 }

@@ -4,6 +4,7 @@
 #include "ir/graph/Graph.h"
 #include "runtime/base/Error.h"
 #include "runtime/device/Philox.h"
+#include "runtime/plan/DTypes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,19 +66,14 @@ ir::HostTensor Reference::input(const Slot &slot, const DataSource &source, int6
                                 const std::vector<uint32_t> &rows, int64_t first) const {
   ir::HostTensor tensor(slot.shape, slot.dtype);
   const std::vector<int64_t> sample(slot.shape.begin() + 1, slot.shape.end());
-  const bool integer = slot.dtype == DType::I32;
-  const size_t field = findField(source, slot.name, integer ? FieldType::I32 : FieldType::F32, sample);
+  const FieldType type = fieldTypeOf(planned(slot.dtype));
+  const size_t field = findField(source, slot.name, type, sample);
   const int64_t count = ir::elementCount(sample);
-  std::vector<std::byte> bytes(static_cast<size_t>(count) * 4);
+  std::vector<std::byte> bytes(static_cast<size_t>(source.fields()[field].bytes()));
   for (int64_t row = 0; row < slot.shape[0]; ++row) {
     readField(source, {Split::Train, rows[first + row], epoch}, seed, field, bytes.data());
-    for (int64_t i = 0; i < count; ++i) {
-      float real;
-      int32_t whole;
-      std::memcpy(&real, &bytes[4 * i], 4);
-      std::memcpy(&whole, &bytes[4 * i], 4);
-      tensor.values[row * count + i] = integer ? whole : real;
-    }
+    for (int64_t i = 0; i < count; ++i)
+      tensor.values[row * count + i] = loadElement(bytes.data(), i, planned(type));
   }
   tensor.round();
   return tensor;

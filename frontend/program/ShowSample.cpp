@@ -9,6 +9,7 @@
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/PictureSource.h"
 #include "runtime/data/UserData.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -22,8 +23,15 @@ namespace {
 
 struct Field {
   DataField description;
-  std::vector<float> values; ///< i32 as floats
+  std::vector<float> values; ///< integers as floats
 };
+
+std::vector<float> valuesOf(const DataField &field, const std::vector<std::byte> &bytes) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < field.elements(); ++i)
+    values.push_back(static_cast<float>(loadElement(bytes.data(), i, planned(field.dtype))));
+  return values;
+}
 
 std::vector<Field> readFields(const DataSource &source, const SampleId &sample, uint64_t seed) {
   std::vector<std::vector<std::byte>> bytes;
@@ -35,14 +43,19 @@ std::vector<Field> readFields(const DataSource &source, const SampleId &sample, 
     to.push_back(field.data());
   readSample(source, sample, seed, to);
   std::vector<Field> fields;
-  for (size_t i = 0; i < count; ++i) {
-    Field &field = fields.emplace_back(Field{source.fields()[i], {}});
-    for (int64_t e = 0; e < field.description.elements(); ++e)
-      field.values.push_back(field.description.dtype == FieldType::F32
-                                 ? reinterpret_cast<const float *>(bytes[i].data())[e]
-                                 : static_cast<float>(reinterpret_cast<const int32_t *>(bytes[i].data())[e]));
-  }
+  for (size_t i = 0; i < count; ++i)
+    fields.push_back({source.fields()[i], valuesOf(source.fields()[i], bytes[i])});
   return fields;
+}
+
+/// Puts what the model makes of the bytes of a picture in their place.
+void normalise(Field &field, const AppliedTransforms &transforms) {
+  if (field.description.dtype != FieldType::U8)
+    return;
+  field.description.dtype = FieldType::F32;
+  const size_t count = field.values.size() / static_cast<size_t>(field.description.shape[0]);
+  for (size_t i = 0; i < field.values.size(); ++i)
+    field.values[i] = transforms.value(i / count, static_cast<uint8_t>(field.values[i]));
 }
 
 /// The picture that these values show. They lie in [0, 1], or are what `pictures` makes of pixels.
@@ -100,10 +113,11 @@ void showSample(const Data &data, const RunOptions &options, const SampleRequest
   if (!request.file.empty()) {
     if (!pictures)
       throw userError(fmt::format("--file {}: only a data set of pictures reads files", request.file));
-    Field &field = fields.emplace_back(Field{source->fields()[0], {}});
-    field.values.resize(static_cast<size_t>(field.description.elements()));
+    const DataField &image = source->fields()[0];
+    std::vector<std::byte> bytes(static_cast<size_t>(image.bytes()));
     Random random(seed, sample.epoch, 0);
-    pictures->readFile(request.file, split, random, field.values.data());
+    pictures->readFile(request.file, split, random, bytes.data());
+    fields.push_back({image, valuesOf(image, bytes)});
   } else {
     if (index < 0 || index >= count)
       throw userError(fmt::format("--index {}: the {} split has samples 0 to {}", index, splitName(split), count - 1));
@@ -111,6 +125,8 @@ void showSample(const Data &data, const RunOptions &options, const SampleRequest
     if (pictures)
       name = pictures->name(split, index);
   }
+  if (pictures)
+    normalise(fields[0], pictures->transforms(split));
   if (!request.output.empty())
     write(request.output, fields[0], pictures, split);
 
@@ -125,7 +141,7 @@ void showSample(const Data &data, const RunOptions &options, const SampleRequest
   json["fields"] = nlohmann::ordered_json::array();
   for (const Field &field : fields) {
     const auto [least, most] = std::ranges::minmax(field.values);
-    const char *type = field.description.dtype == FieldType::F32 ? "f32" : "i32";
+    const char *type = dtypeName(planned(field.description.dtype));
     json["fields"].push_back({{"name", field.description.name},
                               {"type", type},
                               {"shape", field.description.shape},

@@ -46,6 +46,7 @@ public:
 private:
   /// Adds the function's arguments in order, with their attributes.
   void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
+  void normalise(Trace::Mode mode, std::vector<Tensor> &inputs);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
   mlir::Value argument(mlir::Block *body, SlotKind kind, const std::string &name, const Shape &shape,
@@ -99,11 +100,29 @@ void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vec
   for (const DataField &field : fields) {
     Shape shape = field.shape;
     shape.insert(shape.begin(), rows);
-    mlir::Type element = field.dtype == FieldType::F32 ? mlir::Type(b.getF32Type()) : mlir::Type(b.getI32Type());
+    constexpr DType types[] = {DType::F32, DType::I32, DType::U8}; // by FieldType
+    mlir::Type element = elementType(b.getContext(), types[static_cast<size_t>(field.dtype)]);
     inputs.push_back(tensorOf(argument(body, SlotKind::Input, field.name, shape, element)));
   }
   targets.assign(inputs.end() - static_cast<std::ptrdiff_t>(forLoss), inputs.end());
   inputs.resize(inputs.size() - forLoss);
+}
+
+/// Makes numbers of the bytes of pictures, as the last transform says.
+void Builder::normalise(Trace::Mode mode, std::vector<Tensor> &inputs) {
+  const Pictures *pictures = std::get_if<Pictures>(&config.data);
+  if (!pictures || inputs[0].dtype() != DType::U8)
+    return;
+  Tensor &image = inputs[0];
+  image = cast(image, DType::F32, config.where) / 255;
+  for (const Transform &transform : mode == Trace::Mode::Train ? pictures->train : pictures->eval)
+    if (const auto *normal = std::get_if<Normalize>(&transform)) {
+      const auto channels = [&](const std::array<double, 3> &of) {
+        return constant({pictures->channels, 1, 1}, std::vector<float>(of.begin(), of.begin() + pictures->channels),
+                        config.where);
+      };
+      image = (image - channels(normal->mean)) / channels(normal->deviation);
+    }
 }
 
 void Builder::addParameters(mlir::Block *body, Trace &trace) {
@@ -214,6 +233,7 @@ void Builder::function(const char *name, Trace::Mode mode) {
   std::vector<Tensor> inputs;
   std::vector<Tensor> targets;
   addInputs(body, inputs, targets);
+  normalise(mode, inputs);
   addParameters(body, trace);
   addBuffers(body, trace);
   const bool mixes = mode == Trace::Mode::Train && (config.mix.mixup > 0 || config.mix.cutMix > 0);
@@ -254,6 +274,7 @@ void Builder::prediction() {
   const auto first = static_cast<unsigned>(inputs.size());
   body->eraseArguments(first, static_cast<unsigned>(targets.size())); // a prediction must not use them
   argAttrs.resize(first);
+  normalise(Trace::Mode::Eval, inputs);
   addParameters(body, trace);
   addBuffers(body, trace);
   const std::vector<Tensor> outputs = forward(trace, inputs);
@@ -298,6 +319,12 @@ void checkGroups(const Model &model, const TrainConfig &config) {
 
 } // namespace
 
+/// Whether pictures are normalised by the model: RandomErasing changes values after that.
+static bool reachModelAsBytes(const Pictures &pictures) {
+  const auto erases = [](const Transform &transform) { return std::holds_alternative<RandomErasing>(transform); };
+  return std::ranges::none_of(pictures.train, erases) && std::ranges::none_of(pictures.eval, erases);
+}
+
 std::vector<DataField> fieldsOf(const Data &data) {
   if (const Mnist *mnist = std::get_if<Mnist>(&data))
     return {{"image", FieldType::F32, {mnist->channels, mnist->size, mnist->size}, 0},
@@ -308,7 +335,10 @@ std::vector<DataField> fieldsOf(const Data &data) {
     return {{"image", FieldType::F32, {images->channels, images->height, images->width}, 0},
             {"label", FieldType::I32, {}, images->classes}};
   if (const Pictures *pictures = std::get_if<Pictures>(&data))
-    return {{"image", FieldType::F32, {pictures->channels, pictures->height, pictures->width}, 0},
+    return {{"image",
+             reachModelAsBytes(*pictures) ? FieldType::U8 : FieldType::F32,
+             {pictures->channels, pictures->height, pictures->width},
+             0},
             {"label", FieldType::I32, {}, pictures->classes}};
   const auto &own = std::get<std::shared_ptr<Dataset>>(data);
   if (!own)

@@ -95,7 +95,8 @@ std::optional<double> cleave::ir::splatOf(Attribute value) {
   if (isa<FloatType>(element))
     return splat.getSplatValue<APFloat>().convertToDouble();
   APInt bits = splat.getSplatValue<APInt>();
-  return element.isInteger(1) ? double(bits.getZExtValue()) : double(bits.getSExtValue());
+  return element.isInteger(1) || element.isUnsignedInteger(8) ? double(bits.getZExtValue())
+                                                              : double(bits.getSExtValue());
 }
 
 std::optional<double> cleave::ir::splatOf(Value value) {
@@ -131,6 +132,8 @@ cleave::DType cleave::ir::dtypeOf(Type type) {
     return DType::I32;
   if (element.isInteger(64))
     return DType::I64;
+  if (element.isUnsignedInteger(8))
+    return DType::U8;
   assert(element.isInteger(1) && "an element type that no graph op has");
   return DType::I1;
 }
@@ -146,6 +149,8 @@ Type cleave::ir::elementType(MLIRContext *context, DType type) {
   case DType::I64:
   case DType::I1:
     return IntegerType::get(context, type == DType::I32 ? 32 : type == DType::I64 ? 64 : 1);
+  case DType::U8:
+    return IntegerType::get(context, 8, IntegerType::Unsigned);
   }
   llvm_unreachable("element type");
 }

@@ -117,8 +117,8 @@ def Cleave_Predicate : I32EnumAttr<"Predicate", "predicate of a comparison", [
 }
 def Cleave_PredicateAttr : EnumAttr<Cleave_Dialect, Cleave_Predicate, "predicate"> { let assemblyFormat = "$value"; }
 
-def Cleave_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1]> {
-  let summary = "tensor of static shape of f32, f16, bf16, i32, i64 or i1";
+def Cleave_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1, UI8]> {
+  let summary = "tensor of static shape of f32, f16, bf16, i32, i64, i1 or ui8";
 }
 def Cleave_FloatTensor : StaticShapeTensorOf<[F32, F16, BF16]> {
   let summary = "tensor of static shape of f32, f16 or bf16";

@@ -114,6 +114,8 @@ double roundTo(DType dtype, double value) {
     return static_cast<double>(truncated(value));
   case DType::I1:
     return value != 0;
+  case DType::U8:
+    return static_cast<uint8_t>(truncated(value));
   }
   return value;
 }

@@ -21,7 +21,7 @@ static Kernel constant(ConstantOp op) {
       value.values.push_back(element.convertToDouble());
   else
     for (const APInt &element : op.getValue().getValues<APInt>())
-      value.values.push_back(value.dtype == DType::I1 ? double(element.getZExtValue())
+      value.values.push_back(value.dtype == DType::I1 || value.dtype == DType::U8 ? double(element.getZExtValue())
                                                       : double(element.getSExtValue()));
   return [value](const Operands &, Environment &) { return one(value); };
 }

@@ -66,7 +66,7 @@ def Library_Call : OpInterface<"Call"> {
   ];
 }
 
-def Library_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1]>;
+def Library_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1, UI8]>;
 def Library_Float : StaticShapeTensorOf<[F32, F16, BF16]>;
 def Library_Int : StaticShapeTensorOf<[I32]>;
 

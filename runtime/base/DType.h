@@ -16,6 +16,7 @@ constexpr int64_t dtypeSize(DType type) {
   case DType::I64:
     return 8;
   case DType::I1:
+  case DType::U8:
     return 1;
   }
   return 0;
@@ -23,8 +24,8 @@ constexpr int64_t dtypeSize(DType type) {
 
 /// "f32", "bf16", ...; "unknown" for a value that is no element type.
 constexpr const char *dtypeName(DType type) {
-  constexpr const char *names[] = {"f32", "f16", "bf16", "i32", "i64", "i1"};
-  return type <= DType::I1 ? names[static_cast<int>(type)] : "unknown";
+  constexpr const char *names[] = {"f32", "f16", "bf16", "i32", "i64", "i1", "u8"};
+  return type <= DType::U8 ? names[static_cast<int>(type)] : "unknown";
 }
 
 constexpr bool isFloat(DType type) { return type <= DType::BF16; }

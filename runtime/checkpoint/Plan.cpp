@@ -64,6 +64,8 @@ std::string safetensorsName(plan::DType type) {
     return "I64";
   case plan::DType::I1:
     return "BOOL";
+  case plan::DType::U8:
+    return "U8";
   }
   return "";
 }

@@ -102,6 +102,8 @@ void reduceElements(plan::DType dtype, ReduceKind kind, std::span<const void *co
   case plan::DType::I1: // boolean: the sum is a logical or
     return reduceKind<Plain<uint8_t, uint8_t>>(kind == ReduceKind::Sum ? ReduceKind::Or : kind, inputs, offset, out,
                                                count);
+  case plan::DType::U8:
+    return reduceKind<Plain<uint8_t, uint8_t>>(kind, inputs, offset, out, count);
   }
   assert(false && "unknown element type");
 }

@@ -7,6 +7,7 @@
 #include "runtime/data/PictureSource.h"
 #include "runtime/data/Synthetic.h"
 #include "runtime/data/Text.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/StoredTransforms.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -61,8 +62,7 @@ DataSpec DataSpec::of(const plan::DataT &data) {
   DataSpec spec{data.kind,       {}, data.context, data.vocab, transformsOf(data.train), transformsOf(data.eval),
                 data.class_names};
   for (const auto &from : data.fields)
-    spec.fields.push_back(
-        {from->name, from->dtype == plan::DType::I32 ? FieldType::I32 : FieldType::F32, from->shape, from->classes});
+    spec.fields.push_back({from->name, fieldTypeOf(from->dtype), from->shape, from->classes});
   return spec;
 }
 
@@ -107,10 +107,18 @@ std::vector<std::string> dataFiles(plan::DataKind kind, const std::string &where
   return {where};
 }
 
+plan::DType planned(FieldType type) {
+  return type == FieldType::I32 ? plan::DType::I32 : type == FieldType::U8 ? plan::DType::U8 : plan::DType::F32;
+}
+
+FieldType fieldTypeOf(plan::DType type) {
+  return type == plan::DType::I32 ? FieldType::I32 : type == plan::DType::U8 ? FieldType::U8 : FieldType::F32;
+}
+
 size_t findField(const DataSource &source, const std::string &name, FieldType dtype,
                  const std::vector<int64_t> &shape) {
   DataField want{name, dtype, shape, 0};
-  const auto typeName = [](FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; };
+  const auto typeName = [](FieldType type) { return dtypeName(planned(type)); };
   for (size_t i = 0; i < source.fields().size(); ++i) {
     const DataField &field = source.fields()[i];
     if (field.name != name)

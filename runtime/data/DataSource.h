@@ -65,6 +65,10 @@ std::vector<std::string> dataFiles(plan::DataKind kind, const std::string &where
 
 /// The index in `source` of the field for a model input; type and number of elements must match. Throws userError that
 /// names both shapes.
+/// The element type in plans of a field, and the reverse: f32 for any float.
+plan::DType planned(FieldType type);
+FieldType fieldTypeOf(plan::DType type);
+
 size_t findField(const DataSource &source, const std::string &name, FieldType dtype, const std::vector<int64_t> &shape);
 
 } // namespace cleave

@@ -42,7 +42,8 @@ static std::vector<int64_t> parseHeader(std::span<const uint8_t> bytes, unsigned
 }
 
 [[noreturn]] static void failSize(const std::string &name, uint64_t promised, const std::string &there) {
-  throw userError(fmt::format("{}: the IDX header promises {} bytes of data, the file holds {}", name, promised, there));
+  throw userError(
+      fmt::format("{}: the IDX header promises {} bytes of data, the file holds {}", name, promised, there));
 }
 
 IdxArray parseIdx(std::span<const uint8_t> bytes, unsigned rank, const std::string &name) {

@@ -21,13 +21,13 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
   const DataSpec spec = DataSpec::of(plan);
   for (InputPart &part : inputParts(plan, rank, eval)) {
     const bool integer = part.dtype == plan::DType::I32;
-    if (!integer && part.dtype != plan::DType::F32 && part.dtype != plan::DType::BF16 && part.dtype != plan::DType::F16)
-      throw environmentError(
-          fmt::format("plan input {}: the type must be a float or i32, found {}", part.field, dtypeName(part.dtype)));
+    if (part.dtype == plan::DType::I64 || part.dtype == plan::DType::I1)
+      throw environmentError(fmt::format("plan input {}: the type must be a float, i32 or u8, found {}", part.field,
+                                         dtypeName(part.dtype)));
     if (part.global.empty())
       throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
     const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());
-    const size_t field = findField(source, part.field, integer ? FieldType::I32 : FieldType::F32, shape);
+    const size_t field = findField(source, part.field, fieldTypeOf(part.dtype), shape);
     const DataField &found = source.fields()[field];
     const int64_t model = spec.classes(part.field);
     const int64_t classes =
@@ -47,7 +47,7 @@ Loader::Reads Loader::readsOf(const plan::Plan &plan, unsigned rank, bool eval) 
     for (size_t d = 1; d < part.shape.size(); ++d)
       rowBytes *= static_cast<uint64_t>(part.shape[d]);
     for (const Box &box : part.boxes) {
-      bool whole = part.dtype == plan::DType::F32 || part.dtype == plan::DType::I32;
+      bool whole = part.dtype == planned(fieldTypeOf(part.dtype)); // not converted
       for (size_t d = 1; d < part.global.size(); ++d)
         whole = whole && box.size[d] == part.global[d] && part.shape[d] == part.global[d];
       if (!whole)
@@ -183,7 +183,7 @@ static void placeSample(const std::byte *from, const InputPart &part, const Box 
   int64_t count = 1;
   for (size_t d = 1; d < rank; ++d)
     count *= box.size[d];
-  const plan::DType source = part.dtype == plan::DType::I32 ? plan::DType::I32 : plan::DType::F32;
+  const plan::DType source = planned(fieldTypeOf(part.dtype));
   for (int64_t i = 0; i < count; ++i) {
     int64_t rest = i, at = 0, to = 0, strideFrom = 1, strideTo = 1;
     for (size_t d = rank; d-- > 1;) {

@@ -71,9 +71,9 @@ int64_t classesOf(const DataSpec &spec) {
 
 const DataField &imageOf(const DataSpec &spec) {
   for (const DataField &field : spec.fields)
-    if (field.dtype == FieldType::F32 && field.shape.size() == 3)
+    if (field.dtype != FieldType::I32 && field.shape.size() == 3)
       return field;
-  throw userError("data: a model of pictures has an input f32 [channels, height, width], found none");
+  throw userError("data: a model of pictures has an input [channels, height, width], found none");
 }
 
 } // namespace
@@ -159,19 +159,28 @@ PictureSource::PictureSource(const DataSpec &spec, const std::string &where, con
       if (names.empty())
         names = part.set->classes();
     }
-  fieldList = {{image.name, FieldType::F32, image.shape, 0}, {"label", FieldType::I32, {}, classesOf(spec)}};
+  fieldList = {{image.name, image.dtype, image.shape, 0}, {"label", FieldType::I32, {}, classesOf(spec)}};
 }
 
 std::vector<int64_t> PictureSource::shards(Split split) const {
   return part(split).set ? part(split).set->shards() : std::vector<int64_t>();
 }
 
-void PictureSource::readPicture(const Part &part, int64_t index, bool check, const Random &random, float *to) const {
+void PictureSource::apply(const AppliedTransforms &transforms, const EncodedPicture &picture, const Random &random,
+                          const std::string &name, std::byte *to) const {
+  if (fieldList[0].dtype == FieldType::U8)
+    transforms.apply(picture, random, name, reinterpret_cast<uint8_t *>(to));
+  else
+    transforms.apply(picture, random, name, reinterpret_cast<float *>(to));
+}
+
+void PictureSource::readPicture(const Part &part, int64_t index, bool check, const Random &random,
+                                std::byte *to) const {
   part.set->with(index, &part == &train ? trainMode : DecodeMode::Exact, [&](const EncodedPicture &picture) {
     if (check)
       picture.whole();
     if (to)
-      part.transforms->apply(picture, random, part.set->name(index), to);
+      apply(*part.transforms, picture, random, part.set->name(index), to);
   });
 }
 
@@ -179,7 +188,7 @@ void PictureSource::read(const SampleId &sample, Random &random, std::span<std::
   Part &from = sample.split == Split::Train ? train : eval;
   assert(from.set && sample.index >= 0 && sample.index < from.set->count());
   int64_t index = sample.index;
-  auto *pixels = reinterpret_cast<float *>(to[0]);
+  std::byte *pixels = to[0];
   for (int64_t tried = 0;; ++tried, index = (index + 1) % from.set->count()) {
     if (tried == from.set->count())
       throw environmentError(fmt::format("data: every picture of the {} split is damaged, the first is {}",
@@ -216,16 +225,18 @@ std::vector<int64_t> PictureSource::skipped() const {
   return found;
 }
 
-void PictureSource::readFile(const std::string &path, Split split, Random &random, float *to) const {
+void PictureSource::readFile(const std::string &path, Split split, Random &random, std::byte *to) const {
   const InputFile file(path, Status::User);
   std::vector<uint8_t> bytes(static_cast<size_t>(file.size()));
   file.read(bytes.data(), bytes.size(), 0);
-  part(split).transforms->apply(
-      FilePicture(std::move(bytes), path, split == Split::Train ? trainMode : DecodeMode::Exact), random, path, to);
+  apply(*part(split).transforms,
+        FilePicture(std::move(bytes), path, split == Split::Train ? trainMode : DecodeMode::Exact), random, path, to);
 }
 
 std::unique_ptr<DataSource> openPictures(const DataSpec &spec, const std::string &where, const DataNeeds &needs) {
-  const bool asTheyAre = spec.train.empty() && spec.eval.empty() && imageOf(spec).shape[0] == 1;
+  const DataField &image = imageOf(spec);
+  const bool asTheyAre =
+      spec.train.empty() && spec.eval.empty() && image.shape[0] == 1 && image.dtype == FieldType::F32;
   if (asTheyAre && !holdsPictures(where))
     return std::make_unique<MnistSource>(where, classesOf(spec), needs);
   return std::make_unique<PictureSource>(spec, where, needs);

@@ -1,5 +1,6 @@
 // Data sets of pictures with a class each: folders, tars, record files (runtime/pictures/PictureList.h), or images in
-// IDX files. Fields: "image" f32 [channels, height, width], "label" i32 [].
+// IDX files. Fields: "image" u8 or f32 [channels, height, width], "label" i32 []: bytes
+// if the model normalises them.
 #pragma once
 #include "runtime/data/DataSource.h"
 #include "runtime/data/Mnist.h"
@@ -54,7 +55,7 @@ public:
   /// The training samples that were skipped so far, by index.
   std::vector<int64_t> skipped() const;
   /// A picture of any file, as the split's transforms leave it.
-  void readFile(const std::string &path, Split split, Random &random, float *to) const;
+  void readFile(const std::string &path, Split split, Random &random, std::byte *to) const;
 
 private:
   enum State : uint8_t { Unknown, Good, Bad };
@@ -64,7 +65,9 @@ private:
     std::vector<std::atomic<State>> states; ///< of each sample, where bad files are skipped
   };
   const Part &part(Split split) const { return split == Split::Train ? train : eval; }
-  void readPicture(const Part &part, int64_t index, bool check, const Random &random, float *to) const;
+  void readPicture(const Part &part, int64_t index, bool check, const Random &random, std::byte *to) const;
+  void apply(const AppliedTransforms &transforms, const EncodedPicture &picture, const Random &random,
+             const std::string &name, std::byte *to) const;
 
   mutable Part train, eval; ///< the states change as files are read
   bool skips;

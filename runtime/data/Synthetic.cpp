@@ -28,6 +28,11 @@ void SyntheticSource::read(Split split, int64_t index, size_t which, std::byte *
     philoxFill(reinterpret_cast<float *>(dst), keys[which], stream, first, count);
     return;
   }
+  if (field.dtype == FieldType::U8) {
+    for (int64_t i = 0; i < count; ++i)
+      dst[i] = static_cast<std::byte>(256 * philoxUniform(keys[which], stream, first + uint64_t(i)));
+    return;
+  }
   int32_t *out = reinterpret_cast<int32_t *>(dst);
   for (int64_t i = 0; i < count; ++i) {
     const double u = philoxUniform(keys[which], stream, first + uint64_t(i));

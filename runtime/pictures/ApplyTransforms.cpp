@@ -169,24 +169,35 @@ double AppliedTransforms::level(size_t channel, float value) const {
   return (value - of[0]) / (of[255] - of[0]);
 }
 
-void AppliedTransforms::apply(const EncodedPicture &picture, const Random &random, const std::string &name,
-                              float *to) const {
+Picture AppliedTransforms::last(const EncodedPicture &picture, const Random &random, const std::string &name) const {
   Pixels pixels(picture, name);
   for (size_t i = 0; i < list.size(); ++i)
     std::visit([&](const auto &transform) { pixels.apply(transform, random.stream(i)); }, list[i]);
-  const Picture &last = pixels.picture();
+  Picture last = std::move(pixels.picture());
   if (last.width != shape.width || last.height != shape.height)
     throw userError(fmt::format("{}: the model takes pictures of {} x {} pixels, {} it has {} x {}", name, shape.width,
                                 shape.height, list.empty() ? "and" : "after the transforms", last.width, last.height));
-  const int64_t count = shape.height * shape.width;
-  const uint8_t *from = last.pixels.data();
-  if (shape.channels == 1)
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = values[0][greyOf(from + 3 * i)];
-  else
-    for (size_t c = 0; c < 3; ++c)
-      for (int64_t i = 0; i < count; ++i)
-        to[static_cast<int64_t>(c) * count + i] = values[c][from[3 * static_cast<size_t>(i) + c]];
+  return last;
+}
+
+/// Calls write(channel, place, byte) for each value of a model's input.
+static void forEachByte(const Picture &picture, const PictureShape &shape, auto write) {
+  const auto count = static_cast<size_t>(shape.height * shape.width);
+  const uint8_t *from = picture.pixels.data();
+  for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c)
+    for (size_t i = 0; i < count; ++i)
+      write(c, c * count + i, shape.channels == 1 ? greyOf(from + 3 * i) : from[3 * i + c]);
+}
+
+void AppliedTransforms::apply(const EncodedPicture &picture, const Random &random, const std::string &name,
+                              uint8_t *to) const {
+  forEachByte(last(picture, random, name), shape, [&](size_t, size_t place, uint8_t byte) { to[place] = byte; });
+}
+
+void AppliedTransforms::apply(const EncodedPicture &picture, const Random &random, const std::string &name,
+                              float *to) const {
+  forEachByte(last(picture, random, name), shape,
+              [&](size_t c, size_t place, uint8_t byte) { to[place] = values[c][byte]; });
   for (size_t i = 0; i < list.size(); ++i)
     if (const auto *erasing = std::get_if<RandomErasing>(&list[i]))
       erase(*erasing, random.stream(i), shape, to);

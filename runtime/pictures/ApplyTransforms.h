@@ -32,11 +32,18 @@ public:
   /// Writes the picture as the model is given it, row-major. `random`: the sample's. Throws userError that names
   /// `name` and both sizes if the last picture has not the model's size.
   void apply(const EncodedPicture &picture, const Random &random, const std::string &name, float *to) const;
+  /// The same as bytes, for models that normalise them (reachModelAsBytes).
+  void apply(const EncodedPicture &picture, const Random &random, const std::string &name, uint8_t *to) const;
+  /// What Normalize makes of a channel's byte; without it, its share of 255.
+  float value(size_t channel, uint8_t byte) const { return values[channel][byte]; }
 
   /// The reverse of Normalize: the level in [0, 1] of a channel's value, as far as no transform changed it since.
   double level(size_t channel, float value) const;
 
 private:
+  /// The picture after the transforms of pixels.
+  Picture last(const EncodedPicture &picture, const Random &random, const std::string &name) const;
+
   Transforms list;
   PictureShape shape;
   std::array<std::array<float, 256>, 3> values; ///< by channel: what becomes of a byte

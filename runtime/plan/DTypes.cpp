@@ -13,7 +13,7 @@ namespace cleave {
 static_assert(planned(DType::F32) == plan::DType::F32 && planned(DType::F16) == plan::DType::F16 &&
               planned(DType::BF16) == plan::DType::BF16 && planned(DType::I32) == plan::DType::I32 &&
               planned(DType::I64) == plan::DType::I64 && planned(DType::I1) == plan::DType::I1 &&
-              plan::DType::MAX == plan::DType::I1);
+              planned(DType::U8) == plan::DType::U8 && plan::DType::MAX == plan::DType::U8);
 
 float f16ToFloat(uint16_t bits) {
   uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 31, mantissa = bits & 1023;
@@ -52,6 +52,7 @@ double loadElement(const void *data, int64_t index, plan::DType type) {
   case plan::DType::I64:
     return static_cast<double>(static_cast<const int64_t *>(data)[index]);
   case plan::DType::I1:
+  case plan::DType::U8:
     return static_cast<const uint8_t *>(data)[index];
   }
   assert(false && "unknown element type");
@@ -77,6 +78,9 @@ void storeElement(void *data, int64_t index, plan::DType type, double value) {
     return;
   case plan::DType::I1:
     static_cast<uint8_t *>(data)[index] = value != 0;
+    return;
+  case plan::DType::U8:
+    static_cast<uint8_t *>(data)[index] = static_cast<uint8_t>(static_cast<int32_t>(value));
     return;
   }
   assert(false && "unknown element type");

@@ -5,6 +5,7 @@
 #include "runtime/base/Sha256.h"
 #include "runtime/data/DataFunction.h"
 #include "runtime/device/CpuDevice.h"
+#include "runtime/plan/DTypes.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -46,9 +47,10 @@ void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine) {
       if (found == theirs.end())
         throw userError(fmt::format("rank {} runs another program than rank 0: it has no {}", rank, name));
       if (found->second != value)
-        throw userError(fmt::format("rank {} was given another {} than rank 0: {}, rank 0 has {}; all ranks must be given "
-                                    "the same",
-                                    rank, name, found->second, value));
+        throw userError(
+            fmt::format("rank {} was given another {} than rank 0: {}, rank 0 has {}; all ranks must be given "
+                        "the same",
+                        rank, name, found->second, value));
     }
     if (theirs.size() != mine.size())
       throw userError(fmt::format("rank {} runs another program than rank 0: it compares {} values, rank 0 {}", rank,
@@ -57,13 +59,11 @@ void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine) {
   world.barrier();
 }
 
-static const char *nameOf(FieldType type) { return type == FieldType::F32 ? "f32" : "i32"; }
-
 ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs) {
   ValuesToAgree values;
   std::string fields;
   for (const DataField &field : data.fields())
-    fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, nameOf(field.dtype),
+    fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, dtypeName(planned(field.dtype)),
                           fmt::join(field.shape, ", "));
   values.emplace_back("--data (its fields)", fields);
   const size_t compared = data.fields().size() - (needs.labels || data.fields().empty() ? 0 : 1);
@@ -79,8 +79,9 @@ ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds need
         hashes[field].update({reinterpret_cast<const uint8_t *>(&sums[field]), sizeof sums[field]});
     }
     for (size_t field = 0; field < compared; ++field)
-      values.emplace_back(fmt::format("--data (field {} of some {} samples)", data.fields()[field].name, splitName(split)),
-                          "sha256:" + toHex(hashes[field].finish()).substr(0, 12));
+      values.emplace_back(
+          fmt::format("--data (field {} of some {} samples)", data.fields()[field].name, splitName(split)),
+          "sha256:" + toHex(hashes[field].finish()).substr(0, 12));
   }
   return values;
 }

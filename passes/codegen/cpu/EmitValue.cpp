@@ -10,7 +10,7 @@ using V = llvm::Value *;
 llvm::Type *KernelEmitter::compute(DType type) {
   if (isFloat(type))
     return b.getFloatTy();
-  return type == DType::I32 ? b.getInt32Ty() : type == DType::I64 ? b.getInt64Ty() : b.getInt1Ty();
+  return type == DType::I32 || type == DType::U8 ? b.getInt32Ty() : type == DType::I64 ? b.getInt64Ty() : b.getInt1Ty();
 }
 
 llvm::Type *KernelEmitter::memory(DType type) {
@@ -20,6 +20,7 @@ llvm::Type *KernelEmitter::memory(DType type) {
   case DType::BF16:
     return b.getInt16Ty();
   case DType::I1:
+  case DType::U8:
     return b.getInt8Ty();
   default:
     return compute(type);
@@ -160,6 +161,11 @@ V KernelEmitter::floatOperation(const LoopValue &v, const std::vector<V> &operan
 }
 
 V KernelEmitter::intOperation(const LoopValue &v, const std::vector<V> &x) {
+  if (v.type == DType::U8) { // modulo 256
+    LoopValue asInt = v;
+    asInt.type = DType::I32;
+    return b.CreateAnd(intOperation(asInt, x), 255);
+  }
   V zero = llvm::Constant::getNullValue(x[0]->getType());
   bool boolean = v.type == DType::I1;
   switch (v.op) {
@@ -207,6 +213,8 @@ V KernelEmitter::compare(Predicate relation, V x, V y, DType type) {
 
 V KernelEmitter::cast(V x, DType from, DType to) {
   bool vector = x->getType()->isVectorTy();
+  if (to == DType::U8 && from != to)
+    return b.CreateAnd(cast(x, from, DType::I32), 255);
   llvm::Type *type = shaped(compute(to), vector);
   if (isFloat(from) && isFloat(to))
     return x; // its readers round it
@@ -234,6 +242,8 @@ V KernelEmitter::fromMemory(V x, DType type) {
                            shaped(b.getFloatTy(), vector));
   case DType::I1:
     return b.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
+  case DType::U8:
+    return b.CreateZExt(x, shaped(b.getInt32Ty(), vector));
   default:
     return x;
   }
@@ -256,6 +266,8 @@ V KernelEmitter::toMemory(V x, DType type) {
   }
   case DType::I1:
     return b.CreateZExt(x, shaped(b.getInt8Ty(), vector));
+  case DType::U8:
+    return b.CreateTrunc(x, shaped(b.getInt8Ty(), vector));
   default:
     return x;
   }

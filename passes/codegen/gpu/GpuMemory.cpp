@@ -26,8 +26,9 @@ V GpuEmitter::elementOf(const std::vector<V> &words, int i, DType type) {
     return b.CreateBitCast(part ? b.CreateAnd(word, 0xffff0000) : b.CreateShl(word, 16), b.getFloatTy());
   case DType::F16:
   case DType::I1:
+  case DType::U8:
     word = part ? b.CreateLShr(word, static_cast<uint64_t>(part) * 32 / static_cast<uint64_t>(perWord)) : word;
-    if (type == DType::I1)
+    if (dtypeSize(type) == 1)
       return fromMemory(b.CreateTrunc(word, b.getInt8Ty()), type);
     return fromMemory(b.CreateBitCast(b.CreateTrunc(word, b.getInt16Ty()), b.getHalfTy()), type);
   default:

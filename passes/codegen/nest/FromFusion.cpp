@@ -56,7 +56,7 @@ void setConstant(Node &n, ir::ConstantOp op) {
         values.push_back(asDouble(v));
   } else {
     auto number = [&](const llvm::APInt &v) {
-      return n.type == DType::I1 ? static_cast<double>(v.getZExtValue()) : static_cast<double>(v.getSExtValue());
+      return n.type == DType::I1 || n.type == DType::U8 ? static_cast<double>(v.getZExtValue()) : static_cast<double>(v.getSExtValue());
     };
     if (splat)
       values.push_back(number(elements.getSplatValue<llvm::APInt>()));

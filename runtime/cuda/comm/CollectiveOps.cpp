@@ -69,6 +69,7 @@ ncclDataType_t typeOf(plan::DType dtype) {
   case plan::DType::I64:
     return ncclInt64;
   case plan::DType::I1:
+  case plan::DType::U8:
     return ncclUint8;
   }
   throw environmentError(fmt::format("nccl: no data type for {}", dtypeName(dtype)));

@@ -19,7 +19,8 @@
 
 namespace cleave {
 
-enum class FieldType : uint8_t { F32, I32 };
+/// U8: bytes, which reach the model as such; cast(x, DType::F32) makes numbers of them.
+enum class FieldType : uint8_t { F32, I32, U8 };
 
 /// One named field of a sample, for example "image" f32 [1, 28, 28] or "label" i32 [] (a scalar).
 struct DataField {
@@ -31,7 +32,7 @@ struct DataField {
   /// Elements of one sample.
   int64_t elements() const;
   /// Bytes of one sample.
-  int64_t bytes() const { return elements() * 4; }
+  int64_t bytes() const { return elements() * (dtype == FieldType::U8 ? 1 : 4); }
   /// Whether this field holds integer labels.
   bool isLabel() const;
 };

@@ -28,8 +28,8 @@ void checkPrecision(const plan::Training &training, Defects &defects) {
 void checkField(const plan::DataField &field, uint32_t index, Defects &defects) {
   if (!field.name() || field.name()->size() == 0)
     defects.add("data field {} has no name", index);
-  if (field.dtype() != plan::DType::F32 && field.dtype() != plan::DType::I32)
-    defects.add("data field {} must be of f32 or i32, found {}", index, dtypeName(field.dtype()));
+  if (field.dtype() != plan::DType::F32 && field.dtype() != plan::DType::I32 && field.dtype() != plan::DType::U8)
+    defects.add("data field {} must be of f32, i32 or u8, found {}", index, dtypeName(field.dtype()));
   for (uint32_t d = 0; d < length(field.shape()); ++d)
     if (field.shape()->Get(d) < 1)
       defects.add("data field {}: dimension {} is {}", index, d, field.shape()->Get(d));
@@ -49,11 +49,12 @@ std::string inputProblem(const plan::Plan &plan, const std::string &name, const 
       sample *= static_cast<uint64_t>(field.shape()->Get(d));
     for (uint32_t d = 1; d < length(tensor.shape()); ++d)
       wanted *= static_cast<uint64_t>(tensor.shape()->Get(d));
-    const bool integers = field.dtype() == plan::DType::I32;
-    return integers == (tensor.dtype() == plan::DType::I32) && sample == wanted
-               ? ""
-               : fmt::format("reads {} {} a sample, the data's field has {} {}", wanted, dtypeName(tensor.dtype()),
-                             sample, dtypeName(field.dtype()));
+    const bool alike = field.dtype() == plan::DType::F32
+                           ? tensor.dtype() != plan::DType::I32 && tensor.dtype() != plan::DType::U8
+                           : tensor.dtype() == field.dtype();
+    return alike && sample == wanted ? ""
+                                     : fmt::format("reads {} {} a sample, the data's field has {} {}", wanted,
+                                                   dtypeName(tensor.dtype()), sample, dtypeName(field.dtype()));
   }
   return "is no field of the data";
 }

@@ -133,6 +133,59 @@ TEST_CASE("gradients are clipped alike where every parameter is split") {
   }
 }
 
+TEST_CASE("bytes reach the model, under every split") {
+  struct Bytes : Dataset {
+    std::vector<DataField> list{{"image", FieldType::U8, {2, 4, 6}}, {"target", FieldType::F32, {1}}};
+    const std::vector<DataField> &fields() const override { return list; }
+    int64_t samples(Split) const override { return 16; }
+    void read(Split, int64_t index, size_t field, std::byte *to) const override {
+      const auto y = static_cast<float>(index % 3);
+      for (int i = 0; field == 0 && i < 48; ++i)
+        to[i] = static_cast<std::byte>(255 - 5 * i * (index + 1) % 251);
+      if (field == 1)
+        std::memcpy(to, &y, sizeof y);
+    }
+  };
+  struct Model : Module {
+    Conv2d conv{*this, "conv", 2, 3, {.kernel = 3}};
+    Linear fc{*this, "fc", 3 * 2 * 4 + 48, 1};
+    Tensor forward(Tensor image) {
+      // Moved as bytes, and added modulo 256.
+      Tensor turned = flatten(flip(transpose(image, 2, 3), {1}), 1), twice = turned + turned;
+      Tensor numbers = cast(image, DType::F32) / 255;
+      return fc(concat({flatten(relu(conv(numbers)), 1), cast(twice, DType::F32) / 255}, 1));
+    }
+  } model;
+  Folder folder;
+  const std::string checkpoint = folder.path + "/ck";
+  Trainer trainer(model,
+                  {.data = std::make_shared<Bytes>(), .loss = mseLoss, .optimizer = Sgd{.lr = 0.01}, .batch = 8});
+  for (const char *precision : {"fp32", "bf16"})
+    for (const char *mesh : {"dp=1", "dp=2", "tp=2", "pp=2", "dp=2,tp=2"}) {
+      INFO(mesh << " " << precision);
+      CHECK(trainer.check({.mesh = mesh, .microbatches = 2, .steps = 2, .precision = precision}).difference == "");
+    }
+  trainer.train({.steps = 2, .checkpoint = checkpoint, .quiet = true});
+  Predictor predictor = trainer.predictor({.checkpoint = checkpoint});
+  std::vector<uint8_t> given(16 * 48);
+  for (int64_t i = 0; i < 16; ++i)
+    Bytes().read(Split::Eval, i, 0, reinterpret_cast<std::byte *>(given.data()) + 48 * i);
+  CHECK(predictor(std::span<const uint8_t>(given)) == predictor(Bytes(), Split::Eval));
+  const std::vector<float> numbers(48);
+  CHECK_THROWS_WITH(predictor(std::span<const float>(numbers)), Catch::Contains("field image is u8, found f32"));
+}
+
+TEST_CASE("pictures are normalised by the model, unless values change after that") {
+  for (const bool erases : {false, true}) {
+    Pictures pictures{
+        .height = 8, .width = 8, .classes = 3, .train = {RandomCrop{8}, Normalize{}}, .eval = {Normalize{}}};
+    if (erases)
+      pictures.train.push_back(RandomErasing{});
+    CHECK((fieldsOf(pictures)[0].dtype == FieldType::U8) == !erases);
+    CHECK(fieldsOf(pictures)[0].bytes() == (erases ? 768 : 192));
+  }
+}
+
 TEST_CASE("evaluation counts every sample once, whatever the loss, the batch and the split") {
   struct Model : Module {
     Linear fc{*this, "fc", 2, 1};

@@ -53,7 +53,7 @@ TEST_CASE("checker: inputs are fields of the data", "[session]") {
   using plan::PlanT;
   CHECK(finds([](PlanT &p) { p.data->kind = plan::DataKind(9); }, "data.kind is 9", "N1"));
   CHECK(finds([](PlanT &p) { p.data->context = -1; }, "data.context is -1", "N1"));
-  CHECK(finds([](PlanT &p) { p.data->fields[0]->dtype = plan::DType::F16; }, "must be of f32 or i32", "T9"));
+  CHECK(finds([](PlanT &p) { p.data->fields[0]->dtype = plan::DType::F16; }, "must be of f32, i32 or u8", "T9"));
   CHECK(finds([](PlanT &p) { p.data->fields[0]->shape[1] = 0; }, "dimension 1 is 0", "T9"));
   CHECK(
       finds([](PlanT &p) { p.data->fields[0]->shape.assign(20, 1); }, "data.fields[0].shape has 20 dimensions", "N1"));
