@@ -28,6 +28,7 @@
 #include "passes/select/Select.h"
 #include "passes/simplify/Simplify.h"
 #include "runtime/base/Error.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/OptimizerFields.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -82,11 +83,37 @@ void checkBatches(const CompileOptions &options) {
                                 options.evalBatch, microbatches));
 }
 
+/// The inputs must be fields of the data that the plan describes.
+void checkInputs(ModuleOp module, const plan::DataT &data) {
+  for (const char *name : {"forward", "eval"})
+    if (auto function = module.lookupSymbol<func::FuncOp>(name))
+      for (const BlockArgument argument : function.getArguments()) {
+        if (ir::argumentKind(argument) != ir::SlotKind::Input)
+          continue;
+        const std::string input = ir::argumentText(argument, ir::attr::name).str();
+        const auto field = llvm::find_if(data.fields, [&](const auto &one) { return one->name == input; });
+        if (field == data.fields.end())
+          throw userError(
+              fmt::format("compile: @{} reads the input \"{}\", which is no field of the data", name, input));
+        const auto type = cast<RankedTensorType>(argument.getType());
+        int64_t wanted = 1;
+        for (const int64_t size : (*field)->shape)
+          wanted *= size;
+        if (type.getRank() == 0 || planned(ir::dtypeOf(type)) != (*field)->dtype ||
+            type.getNumElements() != wanted * type.getDimSize(0))
+          throw userError(fmt::format("compile: @{} reads the input \"{}\" with another type or shape than the data's "
+                                      "field has",
+                                      name, input));
+      }
+}
+
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
 Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
+  if (options.data)
+    checkInputs(module, *options.data);
   phases.end("trace", module); // the model as it was traced
 
   // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.

@@ -153,6 +153,11 @@ PictureSource::PictureSource(const DataSpec &spec, const std::string &where, con
       part.set.emplace(where, split, classesOf(spec));
       if (skips)
         part.states = std::vector<std::atomic<State>>(static_cast<size_t>(part.set->count()));
+      if (std::string_view(part.set->kind()) == "idx" && part.set->count() > 0) // all images have one size
+        part.set->with(0, DecodeMode::Exact, [&](const EncodedPicture &picture) {
+          std::vector<float> values(static_cast<size_t>(image.elements()));
+          part.transforms->apply(picture, Random(0, 0, 0), part.set->name(0), values.data());
+        });
       const std::string folder = fmt::format("{}/{}", where, folderOf(split));
       requireClasses(names, fmt::format("{}/{}", where, folderOf(Split::Train)), part.set->classes(), folder);
       requireClasses(spec.classNames, "the model", part.set->classes(), folder);
