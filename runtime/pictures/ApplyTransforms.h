@@ -32,7 +32,7 @@ public:
   /// Writes the picture as the model is given it, row-major. `random`: the sample's. Throws userError that names
   /// `name` and both sizes if the last picture has not the model's size.
   void apply(const EncodedPicture &picture, const Random &random, const std::string &name, float *to) const;
-  /// The same as bytes, for models that normalise them (reachModelAsBytes).
+  /// The same as bytes, for models that normalise them.
   void apply(const EncodedPicture &picture, const Random &random, const std::string &name, uint8_t *to) const;
   /// What Normalize makes of a channel's byte; without it, its share of 255.
   float value(size_t channel, uint8_t byte) const { return values[channel][byte]; }
