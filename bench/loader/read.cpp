@@ -18,14 +18,14 @@ int main(int argc, char **argv) {
     return 2;
   const int64_t size = std::atoll(argv[2]), threads = std::atoll(argv[3]), pictures = std::atoll(argv[4]);
   DataSpec spec{plan::DataKind::Pictures,
-                {{"image", FieldType::F32, {3, size, size}, 0}, {"label", FieldType::I32, {}, 1000}}};
+                {{"image", FieldType::U8, {3, size, size}, 0}, {"label", FieldType::I32, {}, 1000}}};
   spec.train = imageNetTraining(size);
   const PictureSource source(spec, argv[1], {.eval = false, .fastDecode = std::string(argv[5]) == "fast"});
   std::atomic<int64_t> next = 0;
   const auto work = [&] {
-    std::vector<float> image(static_cast<size_t>(3 * size * size));
+    std::vector<std::byte> image(static_cast<size_t>(3 * size * size));
     int32_t label = 0;
-    std::byte *const to[] = {reinterpret_cast<std::byte *>(image.data()), reinterpret_cast<std::byte *>(&label)};
+    std::byte *const to[] = {image.data(), reinterpret_cast<std::byte *>(&label)};
     for (int64_t i = next++; i < pictures; i = next++)
       readSample(source, {Split::Train, i % source.samples(Split::Train), 1 + i / source.samples(Split::Train)}, 0, to);
   };

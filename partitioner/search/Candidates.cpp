@@ -50,6 +50,16 @@ std::vector<Recomputation> recomputeOfLayers(const PlanGroup &group, const Sched
   return kinds;
 }
 
+void setRecompute(Candidate &plan, const std::vector<Recomputation> &ofPositions,
+                  const std::vector<Recomputation> &less, const std::vector<bool> &lighter) {
+  plan.safer = plan.recompute = recomputeOfLayers(plan.group, plan.schedule, plan.begins, ofPositions, lighter.size());
+  const std::vector<Recomputation> lightest =
+      recomputeOfLayers(plan.group, plan.schedule, plan.begins, less, lighter.size());
+  for (size_t i = 0; i < lighter.size(); ++i)
+    if (lighter[i])
+      plan.recompute[i] = lightest[i];
+}
+
 void moveCuts(const SearchInput &input, Candidate &plan, int64_t &passes) {
   const std::vector<Recomputation> &most = plan.safer.empty() ? plan.recompute : plan.safer;
   std::vector<Recomputation> ofPositions = recomputeOf(plan.group), less;
@@ -65,18 +75,11 @@ void moveCuts(const SearchInput &input, Candidate &plan, int64_t &passes) {
   Estimator estimator = estimatorOf(input, plan.group, *measurePositions(input, plan.group, ofPositions));
   if (less != ofPositions)
     estimator.mix(*measurePositions(input, plan.group, less), lighter);
+  const bool mixed = !plan.safer.empty();
   plan.estimate = estimator.moveCuts(plan.schedule, plan.begins, plan.estimate, passes);
-  const auto ofLayers = [&](const std::vector<Recomputation> &kinds) {
-    return recomputeOfLayers(plan.group, plan.schedule, plan.begins, kinds, input.layers.size());
-  };
-  plan.recompute = ofLayers(ofPositions);
-  if (plan.safer.empty())
-    return;
-  plan.safer = plan.recompute;
-  const std::vector<Recomputation> lightest = ofLayers(less);
-  for (size_t i = 0; i < lighter.size(); ++i)
-    if (lighter[i])
-      plan.recompute[i] = lightest[i];
+  setRecompute(plan, ofPositions, less, lighter);
+  if (!mixed)
+    plan.safer.clear();
 }
 
 std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup &group,

@@ -77,6 +77,11 @@ std::vector<Recomputation> recomputeOfLayers(const PlanGroup &group, const Sched
                                              const std::vector<size_t> &begins,
                                              const std::vector<Recomputation> &ofPositions, size_t layers);
 
+/// Sets the recomputation of a plan's layers: those of `lighter` as `less` says for their position, or else as
+/// `ofPositions` does, which is safer.
+void setRecompute(Candidate &plan, const std::vector<Recomputation> &ofPositions,
+                  const std::vector<Recomputation> &less, const std::vector<bool> &lighter);
+
 /// Moves the cuts of a plan that fits as long as that saves time. `passes`: how many passes may be simulated for it;
 /// those that were are subtracted.
 void moveCuts(const SearchInput &input, Candidate &plan, int64_t &passes);

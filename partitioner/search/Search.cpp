@@ -652,11 +652,7 @@ private:
     }
     const std::vector<bool> layers = mix(counts);
     Candidate plan{group, schedule, estimator.of(schedule, begins), begins, {}, {}};
-    plan.safer = plan.recompute = recomputeOfLayers(group, schedule, begins, recompute, input.layers.size());
-    const std::vector<Recomputation> lightest = recomputeOfLayers(group, schedule, begins, less, input.layers.size());
-    for (size_t i = 0; i < layers.size(); ++i)
-      if (layers[i])
-        plan.recompute[i] = lightest[i];
+    setRecompute(plan, recompute, less, layers);
     return plan;
   }
 

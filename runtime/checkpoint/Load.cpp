@@ -91,10 +91,10 @@ private:
     SafetensorsFile file(folder + "/" + name);
     const ManifestFile *listed = manifest.file(name);
     if (listed && (file.size() != listed->bytes || file.crc32() != listed->crc32))
-      throw environmentError(
-          fmt::format("{}: is not the file that rank {} wrote: it has {} bytes and CRC-32 {:08x}, the "
-                      "manifest says {} and {:08x}",
-                      file.name(), listed->rank, file.size(), file.crc32().value_or(0), listed->bytes, listed->crc32));
+      throw environmentError(fmt::format("{}: is not the file that rank {} wrote: it has {} bytes and CRC-32 {:08x}, the "
+                                         "manifest says {} and {:08x}",
+                                         file.name(), listed->rank, file.size(), file.crc32().value_or(0),
+                                         listed->bytes, listed->crc32));
     return files.emplace(name, std::move(file)).first->second;
   }
   std::string folder;

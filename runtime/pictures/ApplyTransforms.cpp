@@ -184,9 +184,13 @@ Picture AppliedTransforms::last(const EncodedPicture &picture, const Random &ran
 static void forEachByte(const Picture &picture, const PictureShape &shape, auto write) {
   const auto count = static_cast<size_t>(shape.height * shape.width);
   const uint8_t *from = picture.pixels.data();
-  for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c)
+  if (shape.channels == 1)
     for (size_t i = 0; i < count; ++i)
-      write(c, c * count + i, shape.channels == 1 ? greyOf(from + 3 * i) : from[3 * i + c]);
+      write(size_t{0}, i, greyOf(from + 3 * i));
+  else
+    for (size_t c = 0; c < 3; ++c)
+      for (size_t i = 0; i < count; ++i)
+        write(c, c * count + i, from[3 * i + c]);
 }
 
 void AppliedTransforms::apply(const EncodedPicture &picture, const Random &random, const std::string &name,
