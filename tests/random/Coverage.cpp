@@ -34,6 +34,9 @@ void coverModel(const Recipe &recipe, std::set<std::string> &words) {
   words.insert(recipe.drawnData ? "data:drawn" : "data:hashed");
   words.insert("loss:" + recipe.loss);
   words.insert(fmt::format("model:inputs={}", recipe.fields.size() - recipe.targets()));
+  for (const Field &field : recipe.fields)
+    if (field.dtype == FieldType::U8)
+      words.insert("data:bytes");
   if (recipe.targets() > 1)
     words.insert("model:two-outputs");
   if (!recipe.classes[0].body.others.empty())

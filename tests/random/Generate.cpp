@@ -22,20 +22,22 @@ constexpr int64_t ids = 5;
 void drawFields(Chance &c, Recipe &recipe) {
   const auto size = [&] { return c.whole(2, 8); };
   const auto one = [&](const std::string &name) -> Field {
+    const FieldType numbers = c.one(0.15) ? FieldType::U8 : FieldType::F32;
     switch (c.weighted({3, 3, 3, 2})) {
     case 0:
-      return {name, false, {c.whole(3, 12)}};
+      return {name, numbers, {c.whole(3, 12)}};
     case 1:
-      return {name, false, {c.whole(1, 4), c.whole(3, 7), c.whole(3, 7)}};
+      return {name, numbers, {c.whole(1, 4), c.whole(3, 7), c.whole(3, 7)}};
     case 2:
-      return {name, false, {size(), size()}};
+      return {name, numbers, {size(), size()}};
     default:
-      return {name, true, {c.whole(2, 6)}, ids};
+      return {name, FieldType::I32, {c.whole(2, 6)}, ids};
     }
   };
   recipe.fields.push_back(one("x"));
-  if (recipe.fields[0].integer || c.one(0.35))
-    recipe.fields.push_back(recipe.fields[0].integer && c.one(0.5) ? Field{"y", false, {size(), size()}} : one("y"));
+  const bool labels = recipe.fields[0].dtype == FieldType::I32;
+  if (labels || c.one(0.35))
+    recipe.fields.push_back(labels && c.one(0.5) ? Field{"y", FieldType::F32, {size(), size()}} : one("y"));
 }
 
 void drawTraining(Chance &c, Recipe &recipe) {
@@ -108,7 +110,7 @@ void drawLoss(Chance &c, Recipe &recipe, const Shape &prediction) {
     weights.push_back(recipe.wholeNumbers && !kind.exact ? 0 : kind.weight);
   const LossKind &kind = lossKinds()[c.weighted(weights)];
   recipe.loss = kind.name;
-  Field target{"target", kind.labels, {prediction.begin() + 1, prediction.end()}};
+  Field target{"target", kind.labels ? FieldType::I32 : FieldType::F32, {prediction.begin() + 1, prediction.end()}};
   if (kind.labels) {
     target.classes = target.shape.back();
     target.shape.pop_back();
@@ -124,7 +126,7 @@ void drawSecond(Drawing &d) {
     return;
   body.second = y;
   const Shape shape = d.shape(y);
-  d.recipe.fields.push_back({"second", false, {shape.begin() + 1, shape.end()}});
+  d.recipe.fields.push_back({"second", FieldType::F32, {shape.begin() + 1, shape.end()}});
 }
 
 /// Sometimes adds outputs that the loss ignores: scalars, or rows of the batch, often reshaped or of a layer that nothing
@@ -162,13 +164,18 @@ void drawModel(Chance &c, Recipe &recipe) {
   for (const Field &field : recipe.fields) {
     Shape shape = field.shape;
     shape.insert(shape.begin(), recipe.rows());
-    inputs.push_back(tensorOf(body->addArgument(
-        trace.type(shape, field.integer ? mlir::Type(b.getI32Type()) : b.getF32Type()), b.getUnknownLoc())));
+    const mlir::Type type = field.dtype == FieldType::I32  ? mlir::Type(b.getI32Type())
+                            : field.dtype == FieldType::U8 ? mlir::Type(b.getIntegerType(8, false))
+                                                           : b.getF32Type();
+    inputs.push_back(tensorOf(body->addArgument(trace.type(shape, type), b.getUnknownLoc())));
   }
   recipe.classes.push_back({"Net", {}, {}});
   Instance root(recipe, 0, true);
   Drawing d(c, recipe, 0, root, trace, inputs, 0);
-  if (d.pick() < 0) { // all fields are integers
+  for (size_t field = 0; field < recipe.fields.size(); ++field)
+    if (recipe.fields[field].dtype == FieldType::U8)
+      d.add("timesNumber", {d.add("castFloat", {static_cast<int>(field)})}, {}, {recipe.wholeNumbers ? 1.0 : 1.0 / 128});
+  if (d.pick() < 0) { // all fields are labels
     const int member = d.declare({"Embedding", d.newName("embed"), {c.whole(ids, 9), c.whole(2, 8)}});
     d.add("call", {0}, {-1}, {}, member);
   }

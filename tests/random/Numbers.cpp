@@ -5,6 +5,7 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/device/RandomRows.h"
+#include "runtime/plan/DTypes.h"
 #include "runtime/plan/OptimizerFields.h"
 #include "runtime/session/RankJob.h"
 #include "tests/random/Chance.h"
@@ -27,7 +28,7 @@ HashedData::HashedData(const Recipe &recipe)
       drawn(recipe.drawnData) {
   inputs = recipe.fields.size() - recipe.targets();
   for (const Field &field : recipe.fields)
-    list.push_back({field.name, field.integer ? FieldType::I32 : FieldType::F32, field.shape, field.classes});
+    list.push_back({field.name, field.dtype, field.shape, field.classes});
 }
 
 double HashedData::hashed(Split split, int64_t index, size_t field, int64_t element) const {
@@ -40,6 +41,8 @@ double HashedData::hashed(Split split, int64_t index, size_t field, int64_t elem
       return -1; // a label that the loss ignores
     return std::floor(unit(key) * static_cast<double>(classes));
   }
+  if (list[field].dtype == FieldType::U8)
+    return std::floor(unit(key) * bytesEnd());
   if (target && unit(key ^ 1) < 0.08)
     return std::nan(""); // a target that the loss ignores
   return wholeNumbers ? std::floor(unit(key) * 4) - 1 : static_cast<float>(2 * unit(key) - 1);
@@ -54,6 +57,8 @@ std::vector<double> HashedData::draw(Random random, size_t field) const {
   for (int64_t i = 0; i < list[field].elements(); ++i)
     if (list[field].dtype == FieldType::I32)
       values.push_back(field >= inputs && own.chance(0.12) ? -1 : static_cast<double>(own.integer(0, list[field].classes)));
+    else if (list[field].dtype == FieldType::U8)
+      values.push_back(static_cast<double>(own.integer(0, bytesEnd())));
     else
       values.push_back(wholeNumbers ? static_cast<double>(own.integer(-1, 3)) + shift
                                     : static_cast<float>(own.uniform(-1, 1) + 0.25 * shift));
@@ -75,7 +80,10 @@ void HashedData::store(const std::vector<double> &values, size_t field, std::byt
   for (size_t i = 0; i < values.size(); ++i) {
     const auto real = static_cast<float>(values[i]);
     const auto whole = static_cast<int32_t>(values[i]);
-    std::memcpy(to + 4 * i, list[field].dtype == FieldType::I32 ? static_cast<const void *>(&whole) : &real, 4);
+    if (list[field].dtype == FieldType::U8)
+      to[i] = static_cast<std::byte>(whole);
+    else
+      std::memcpy(to + 4 * i, list[field].dtype == FieldType::I32 ? static_cast<const void *>(&whole) : &real, 4);
   }
 }
 
@@ -92,15 +100,6 @@ void HashedData::read(Split split, int64_t index, size_t field, std::byte *to) c
 }
 
 // ---- slots ----------------------------------------------------------------------------------------------------------
-
-static DType elementType(mlir::Type type) {
-  return type.isF32()            ? DType::F32
-         : type.isF16()          ? DType::F16
-         : type.isBF16()         ? DType::BF16
-         : type.isInteger(1)     ? DType::I1
-         : type.isInteger(32)    ? DType::I32
-                                 : DType::I64;
-}
 
 ir::SlotKey groupKey(const std::string &group, const std::string &name) {
   return {ir::SlotKind::Metric, group + "/" + name};
@@ -120,7 +119,7 @@ static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
   auto tensor = llvm::cast<mlir::RankedTensorType>(type);
   NamedSlot slot{ir::slotKindOf(text(ir::attr::kind)),
                  text(ir::attr::name),
-                 ir::HostTensor(tensor.getShape().vec(), elementType(tensor.getElementType())),
+                 ir::HostTensor(tensor.getShape().vec(), ir::dtypeOf(tensor)),
                  {}};
   if (ir::isMetric(slot.kind))
     slot.name = ir::metricName(slot.kind, slot.name);
@@ -220,7 +219,7 @@ void Whole::addInputs(ir::Slots &slots, mlir::Operation *function, int64_t micro
   for (const NamedSlot &slot : argumentsOf(function)) {
     if (slot.kind != ir::SlotKind::Input)
       continue;
-    const size_t field = findField(data, slot.name, slot.type.dtype == DType::I32 ? FieldType::I32 : FieldType::F32,
+    const size_t field = findField(data, slot.name, fieldTypeOf(planned(slot.type.dtype)),
                                    {slot.type.shape.begin() + 1, slot.type.shape.end()});
     for (int64_t m = 0; m < microbatches; ++m) {
       ir::HostTensor tensor = slot.type;

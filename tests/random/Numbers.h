@@ -26,6 +26,7 @@ public:
 private:
   double hashed(Split split, int64_t index, size_t field, int64_t element) const;
   std::vector<double> draw(Random random, size_t field) const;
+  int bytesEnd() const { return wholeNumbers ? 4 : 256; } ///< bytes are smaller
   void store(const std::vector<double> &values, size_t field, std::byte *to) const;
 
   std::vector<DataField> list;

@@ -155,7 +155,8 @@ std::string classText(const Recipe &recipe, const Class &cls, bool root) {
 std::string dataText(const Recipe &recipe) {
   std::string fields;
   for (const Field &field : recipe.fields)
-    fields += fmt::format("    {{\"{}\", FieldType::{}, {}, {}}},\n", field.name, field.integer ? "I32" : "F32",
+    fields += fmt::format("    {{\"{}\", FieldType::{}, {}, {}}},\n", field.name,
+                          field.dtype == FieldType::I32 ? "I32" : field.dtype == FieldType::U8 ? "U8" : "F32",
                           listOf(field.shape), field.classes);
   const char *hash = R"(      uint64_t h = (uint64_t(index) * 64 + field) * 4096 + uint64_t(i) + 1;
       h = (h ^ (h >> 31)) * 0x9E3779B97F4A7C15ull, h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9ull, h ^= h >> 32;)";
@@ -172,7 +173,10 @@ std::string dataText(const Recipe &recipe) {
 {}
       const int32_t whole = int32_t(h % uint64_t(classes));
       const float real = {};
-      std::memcpy(dst + 4 * i, list[field].dtype == FieldType::I32 ? (const void *)&whole : (const void *)&real, 4);
+      if (list[field].dtype == FieldType::U8)
+        dst[i] = std::byte(h % {});
+      else
+        std::memcpy(dst + 4 * i, list[field].dtype == FieldType::I32 ? (const void *)&whole : (const void *)&real, 4);
     }}
   }}
 }};
@@ -189,7 +193,8 @@ std::string dataText(const Recipe &recipe) {
                          : "",
                      recipe.drawnData ? "      const uint64_t h = random();" : hash,
                      std::string(recipe.wholeNumbers ? "float(h % 5) - 2" : "float(h % 2001) / 1000 - 1") +
-                         (recipe.drawnData ? " + float(shift)" : ""));
+                         (recipe.drawnData ? " + float(shift)" : ""),
+                     recipe.wholeNumbers ? 4 : 256);
 }
 
 std::string lossText(const Recipe &r) {

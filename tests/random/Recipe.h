@@ -2,6 +2,8 @@
 // and how it is split and trained. A recipe is drawn from a seed, interpreted as calls of the DSL, printed as C++, and
 // reduced when it fails.
 #pragma once
+#include "cleave/Dataset.h"
+
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -49,9 +51,9 @@ struct Class {
 /// A field of the data. The last field is the target; with two outputs the last two fields are the targets.
 struct Field {
   std::string name;
-  bool integer = false;
+  FieldType dtype = FieldType::F32;
   std::vector<int64_t> shape; ///< of one sample
-  int64_t classes = 0;        ///< integer fields: values lie in [0, classes); targets may be -1, too
+  int64_t classes = 0;        ///< i32: values lie in [0, classes); targets may be -1, too
 };
 
 struct Recipe {

@@ -290,7 +290,7 @@ private:
               r.classes[0].body.result = value;
               if (*loss && r.loss != loss) {
                 r.loss = loss;
-                r.fields[r.fields.size() - r.targets()] = {"target", false, {}, 0};
+                r.fields[r.fields.size() - r.targets()] = {"target", FieldType::F32, {}, 0};
               }
               tidy(r);
               return fitTarget(r);
@@ -300,7 +300,7 @@ private:
       if (r.loss == "product")
         return false;
       r.loss = "product";
-      r.fields[r.fields.size() - r.targets()] = {"target", false, {}, 0};
+      r.fields[r.fields.size() - r.targets()] = {"target", FieldType::F32, {}, 0};
       return fitTarget(r);
     });
   }
@@ -344,7 +344,7 @@ private:
           return false;
         renumber(body, body.inputs, 1);
         replace(body, value + 1, body.inputs);
-        r.fields.insert(r.fields.end() - static_cast<long>(r.targets()), {fmt::format("z{}", ++fresh), false, {shape.begin() + 1, shape.end()}});
+        r.fields.insert(r.fields.end() - static_cast<long>(r.targets()), {fmt::format("z{}", ++fresh), FieldType::F32, {shape.begin() + 1, shape.end()}});
         ++body.inputs;
         return tidy(r);
       });
