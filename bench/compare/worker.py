@@ -20,7 +20,8 @@ def peak_kib():
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=MODELS, required=True)
-    parser.add_argument("--mode", choices=["eager", "compile"], required=True)
+    parser.add_argument("--mode", choices=["eager", "channels-last", "compile"], required=True)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
@@ -30,13 +31,16 @@ def main():
     torch.manual_seed(1)
     spec = MODELS[a.model]
     model = spec.make()
-    # Eager is typical user code; compiled is PyTorch's fastest mode, with its fused optimizer.
+    # Eager is typical user code, channels last helps convolutions; compiled is PyTorch's fastest mode, with its fused optimizer.
     optimizer = spec.optimizer(model.parameters(), **({"fused": True} if a.mode == "compile" else {}))
     x, y = spec.batch()
+    if a.mode == "channels-last":
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     criterion = torch.nn.CrossEntropyLoss()
 
     def loss_of(x, y):
-        return criterion(model(x), y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=a.precision == "bf16"):
+            return criterion(model(x), y)
 
     forward = torch.compile(loss_of) if a.mode == "compile" else loss_of
     times = []

@@ -256,11 +256,11 @@ bool isStrategyKind(const std::string &strategy) {
 
 bool isStrategyFile(const std::string &strategy) { return !strategy.empty() && !isStrategyKind(strategy); }
 
-/// Whether convolutions use channels last. Tensor cores read that layout; without tensor cores, the engines of cuDNN
-/// and oneDNN for [n, c, h, w] are faster.
+/// Whether convolutions use channels last. Tensor cores and the CPU's kernels read that layout; without tensor cores,
+/// cuDNN's engines for [n, c, h, w] are faster.
 static bool chooseChannelsLast(const ResolvedOptions &resolved, const RunOptions &options) {
   return options.layout.empty() || options.layout == "auto"
-             ? resolved.backend == Target::Kind::Cuda && resolved.precision.type != Precision::Type::Fp32
+             ? resolved.backend == Target::Kind::Cpu || resolved.precision.type != Precision::Type::Fp32
              : options.layout == "nhwc";
 }
 
@@ -333,6 +333,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.precision =
       Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, resolved.backend);
   resolved.channelsLast = chooseChannelsLast(resolved, options);
+  resolved.winograd = options.winograd != "never";
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
   resolved.config.ema = options.ema.value_or(config.ema);

@@ -118,6 +118,8 @@ void takeFromLike(const Model &model, RunOptions &options) {
   options.threads = options.threads.value_or(plan.threads());
   if (options.layout.empty() && plan.choices())
     options.layout = plan.choices()->channels_last() ? "nhwc" : "nchw";
+  if (options.winograd.empty() && plan.choices())
+    options.winograd = plan.choices()->winograd() ? "auto" : "never";
   if (options.backend.empty() && options.cluster.empty())
     options.backend = text(plan.backend());
   if (options.target.empty() && options.cluster.empty())

@@ -12,13 +12,6 @@
 
 namespace cleave {
 
-size_t Workspace::reserve(size_t &used, size_t bytes) {
-  size_t offset = used;
-  used += (bytes + 63) / 64 * 64;
-  need = std::max(need, used);
-  return offset;
-}
-
 void BoundPrimitive::add(int arg, const dnnl::memory::desc &desc, Argument argument) {
   argument.memory = dnnl::memory(desc, context->engine, DNNL_MEMORY_NONE);
   list.push_back({arg, argument.memory.get()});

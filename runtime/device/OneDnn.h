@@ -2,18 +2,11 @@
 // workspace as arguments. Only the files OneDnn* use oneDNN.
 #pragma once
 #include "runtime/device/Device.h"
+#include "runtime/device/Workspace.h"
 
 #include <dnnl.hpp>
 
 namespace cleave {
-
-/// Scratch memory shared by all Ops of a rank, which run one after another.
-struct Workspace {
-  std::byte *memory = nullptr;
-  size_t need = 0;
-  /// Reserves a part for an Op whose other parts take `used` bytes; returns its offset.
-  size_t reserve(size_t &used, size_t bytes);
-};
 
 struct OneDnnContext {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};

@@ -5,6 +5,7 @@
 #include "runtime/device/Epilogue.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/device/Parallel.h"
+#include "runtime/device/Winograd.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -225,6 +226,9 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
                                                                : op.weights();
     return std::make_unique<ZeroOp>(StepOperand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
   }
+  if (op.winograd())
+    if (auto made = makeWinogradConv(op, scope, context.workspace, context.threads))
+      return made;
   return std::make_unique<ConvOp>(op, scope, context);
 }
 

@@ -1,6 +1,7 @@
 // Compares a device with the reference device, step by step: exact on integers, close on reals. GPUs also in the half
 // types and in TF32. The reference adds in f64 and rounds once.
 #include "runtime/base/Error.h"
+#include "runtime/base/Target.h"
 #include "runtime/device/CpuDevice.h"
 #include "tests/conformance/Convolutions.h"
 
@@ -328,6 +329,23 @@ static std::string describe(const ConvT &op) {
 TEST_CASE("convolution: directions, layouts, strides, groups, accumulation, bias, ReLU") {
   for (const ConvT &each : convolutions())
     forEachDirection(each, [](const ConvT &op) { compare(describe(op), convPlan(op), 1e-4); });
+}
+
+TEST_CASE("convolution: Winograd") {
+  // A CPU uses the vectors of the plan's target. cuDNN chooses its own method.
+  for (const char *target : {"x86-64-v3", "x86-64-v4"}) {
+    if (!onGpu() && !Target::named(target)->runsHere())
+      continue;
+    for (ConvT each : {conv(2, 16, 12, 32, 3, 1, 1), conv(3, 48, 5, 16, 3, 1, 0), conv(1, 32, 4, 80, 3, 1, 2),
+                       conv(9, 96, 7, 64, 3, 1, 1), conv(1, 112, 2, 96, 3, 1, 1)}) {
+      each.winograd = true;
+      forEachDirection(each, [&](const ConvT &op) {
+        PlanT plan = convPlan(op);
+        plan.target = onGpu() ? plan.target : target;
+        compare(describe(op) + " " + target, plan, 1e-4, 8, ~0u, false);
+      });
+    }
+  }
 }
 
 TEST_CASE("convolution: half types and TF32") {

@@ -11,6 +11,12 @@ inline bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int
   return all >= 0 && all / stride + 1 == count;
 }
 
+/// Whether Winograd's method computes this convolution.
+inline bool suitsWinograd(const plan::Conv &op) {
+  return op.kh() == 3 && op.kw() == 3 && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
+         op.dilation_w() == 1 && op.groups() == 1 && op.dtype() == plan::DType::F32;
+}
+
 // ---- Conv ---------------------------------------------------------------------------------------------------------
 
 inline Defect problem(const plan::Conv &op, const Context &c) {
@@ -29,6 +35,9 @@ inline Defect problem(const plan::Conv &op, const Context &c) {
                                                result, op.dtype());
       !problem.empty())
     return problem;
+  if (op.winograd() && !suitsWinograd(op))
+    return fmt::format("winograd for {} x {} windows in {} groups of {}", op.kh(), op.kw(), op.groups(),
+                       dtypeName(op.dtype()));
   if (op.bias() >= 0 && !forward)
     return fmt::format("{} with a bias", EnumNameConvKind(op.kind()));
   const plan::Epilogue epilogue = op.epilogue();
@@ -84,8 +93,7 @@ inline Work work(const plan::Conv &op, const Context &c) {
     work.m = out, work.n = in * window, work.k = op.n() * op.oh() * op.ow();
     break;
   }
-  work.winograd = op.kh() == 3 && op.kw() == 3 && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
-                  op.dilation_w() == 1 && op.groups() <= 1;
+  work.winograd = op.winograd();
   work.factors = c.slot(op.src()).dtype();
   work.bytes = c.bytes(op.src()) + c.bytes(op.weights()) + c.bytes(op.dst());
   if (op.accumulate())
@@ -96,9 +104,10 @@ inline Work work(const plan::Conv &op, const Context &c) {
 inline OnGpu onGpu(const plan::Conv &) { return {.library = OnGpu::Cudnn, .workspace = uint64_t{128} << 20}; }
 
 inline std::string text(const plan::Conv &op, const plan::Plan &) {
-  return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}{}{}",
+  return fmt::format("conv {} src %{} weights %{} dst %{} {}x{}x{}x{} -> {}x{}x{} kernel {}x{}{}{}{}",
                      EnumNameConvKind(op.kind()), op.src(), op.weights(), op.dst(), op.n(), op.ic(), op.ih(), op.iw(),
-                     op.oc(), op.oh(), op.ow(), op.kh(), op.kw(), biasText(op.bias()), epilogueText(op.epilogue()));
+                     op.oc(), op.oh(), op.ow(), op.kh(), op.kw(), biasText(op.bias()), epilogueText(op.epilogue()),
+                     op.winograd() ? " winograd" : "");
 }
 
 // ---- Pool ---------------------------------------------------------------------------------------------------------

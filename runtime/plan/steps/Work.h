@@ -30,7 +30,7 @@ struct Work {
   plan::DType factors{};       ///< Product, Convolution, Attention: the element type of the factors
   int64_t m = 0, n = 0, k = 0; ///< Product, Convolution; of one product of the batch
   int64_t batch = 1;           ///< Product: products; Convolution: groups
-  bool winograd = false;       ///< Convolution: 3 x 3, stride 1: Winograd's algorithm applies
+  bool winograd = false;       ///< Convolution: by Winograd's method
   bool backward = false;       ///< Attention
   double scoreBytes = 0;       ///< Attention: of the score matrix, for devices without a fused kernel
   int64_t kernels = 1;         ///< launches

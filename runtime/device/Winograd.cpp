@@ -1,0 +1,274 @@
+// Tiles, memory and threads of Winograd convolutions; the loops inside are in WinogradKernels.inc.
+//
+// A convolution is 36 matrix products of transformed tiles [tiles][channels] and transformed weights. The smaller of
+// the two matrices is transformed as a whole first and shared by the threads; each thread transforms a part of the
+// other one and multiplies it while it is in its cache. Gradients of weights sum over tiles: chunks of tiles are
+// transformed by all threads, then each thread multiplies and sums its own part of the weights. What is summed, and in
+// which order, does not depend on the number of threads.
+#include "runtime/device/Winograd.h"
+
+#include "runtime/base/Target.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/device/WinogradKernels.h"
+#include "runtime/device/Workspace.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace cleave {
+
+namespace {
+
+constexpr int64_t positions = 36, line = 16; // a cache line is 16 floats
+
+/// The kernels for the processors that the plan is for.
+const WinogradKernels *kernelsFor(const plan::Plan &plan) {
+  const std::optional<Target> target = Target::named(plan.target() ? plan.target()->str() : "");
+  return target == Target::X86_64_v4 ? &winogradAvx512 : target == Target::X86_64_v3 ? &winogradAvx2 : nullptr;
+}
+
+int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+/// The tiles of a convolution from [n, h, w, ...] to [n, outH, outW, ...].
+struct Tiles {
+  int64_t n, h, w, outH, outW, top, left; ///< top, left: rows and columns of padding
+
+  int64_t down() const { return (outH + 3) / 4; }
+  int64_t across() const { return (outW + 3) / 4; }
+  int64_t count() const { return n * down() * across(); }
+
+  /// The elements of the tile of 6x6 inputs; outside they are `zeros`.
+  std::array<const float *, 36> inputs(int64_t tile, const float *from, int64_t channels, const float *zeros) const {
+    std::array<const float *, 36> result;
+    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * 4 - top,
+                  x0 = tile % across() * 4 - left;
+    for (int64_t y = 0; y < 6; ++y)
+      for (int64_t x = 0; x < 6; ++x) {
+        const bool inside = y0 + y >= 0 && y0 + y < h && x0 + x >= 0 && x0 + x < w;
+        result[6 * y + x] = inside ? from + ((image * h + y0 + y) * w + x0 + x) * channels : zeros;
+      }
+    return result;
+  }
+
+  /// The elements of the tile of 4x4 outputs; outside they are `none`.
+  template <typename Float>
+  std::array<Float *, 16> outputs(int64_t tile, Float *to, int64_t channels, Float *none) const {
+    std::array<Float *, 16> result;
+    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * 4, x0 = tile % across() * 4;
+    for (int64_t y = 0; y < 4; ++y)
+      for (int64_t x = 0; x < 4; ++x)
+        result[4 * y + x] =
+            y0 + y < outH && x0 + x < outW ? to + ((image * outH + y0 + y) * outW + x0 + x) * channels : none;
+    return result;
+  }
+};
+
+class WinogradOp : public Op {
+public:
+  WinogradOp(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
+             const WinogradKernels &kernels)
+      : op(op), kernels(kernels), workspace(workspace),
+        threads(threads), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())},
+        zeros(std::max(op.ic(), op.oc())) {}
+
+protected:
+  /// Reserves `count` floats of the workspace; returns the index of the first one.
+  int64_t reserve(int64_t count) {
+    return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
+  }
+  float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
+  static float *floats(StepOperand operand, SlotTable slots) { return reinterpret_cast<float *>(operand.at(slots)); }
+  /// Channels of panel `index` of `channels`.
+  int64_t widthOf(int64_t index, int64_t channels) const {
+    return std::min(kernels.panel, channels - index * kernels.panel);
+  }
+  int64_t panelsOf(int64_t channels) const { return (channels + kernels.panel - 1) / kernels.panel; }
+
+  const plan::Conv &op;
+  const WinogradKernels &kernels;
+  Workspace &workspace;
+  unsigned threads;
+  StepOperand src, weights, dst;
+  std::vector<float> zeros;
+
+private:
+  size_t used = 0;
+};
+
+/// Outputs, or gradients of inputs: a convolution of the gradients of outputs with the windows turned around.
+class WinogradForward final : public WinogradOp {
+public:
+  WinogradForward(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
+                  const WinogradKernels &kernels)
+      : WinogradOp(op, scope, workspace, threads, kernels), back(op.kind() == plan::ConvKind::BackwardData),
+        depth(back ? op.oc() : op.ic()), made(back ? op.ic() : op.oc()),
+        tiles(back ? Tiles{op.n(), op.oh(), op.ow(), op.ih(), op.iw(), 2 - op.pad_top(), 2 - op.pad_left()}
+                   : Tiles{op.n(), op.ih(), op.iw(), op.oh(), op.ow(), op.pad_top(), op.pad_left()}),
+        sharesWeights(tiles.count() > made), chunk((sharesWeights ? 48 : 120) / kernels.rows * kernels.rows) {
+    if (!back && op.bias() >= 0)
+      bias = scope.local(static_cast<uint32_t>(op.bias())), hasBias = true;
+    const int64_t rows = sharesWeights ? chunk : roundUp(tiles.count(), kernels.rows);
+    perPosition = rows * depth + line;
+    perProduct = chunk * kernels.panel + line;
+    oneInput = positions * perPosition;
+    onePanel = positions * depth * kernels.panel;
+    oneProduct = positions * perProduct;
+    inputAt = reserve(oneInput * (sharesWeights ? threads : 1));
+    panelAt = reserve(onePanel * (sharesWeights ? panelsOf(made) : threads));
+    productAt = reserve(oneProduct * threads);
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    const float *from = floats(back ? dst : src, slots);
+    float *to = floats(back ? src : dst, slots);
+    const int64_t panels = panelsOf(made), count = tiles.count(), chunks = (count + chunk - 1) / chunk;
+    if (sharesWeights) {
+      split(panels, [&](unsigned, int64_t panel) {
+        transformWeights(panel, floats(weights, slots), scratch(panelAt + panel * onePanel));
+      });
+      split(chunks, [&](unsigned thread, int64_t index) {
+        const int64_t begin = index * chunk, end = std::min(count, begin + chunk);
+        float *input = scratch(inputAt + thread * oneInput);
+        for (int64_t tile = begin; tile < end; ++tile)
+          transformInput(from, tile, input, tile - begin);
+        for (int64_t panel = 0; panel < panels; ++panel)
+          multiply(thread, panel, begin, end, input, scratch(panelAt + panel * onePanel), slots, to);
+      });
+    } else {
+      float *input = scratch(inputAt);
+      split(count, [&](unsigned, int64_t tile) { transformInput(from, tile, input, tile); });
+      split(panels, [&](unsigned thread, int64_t panel) {
+        float *own = scratch(panelAt + thread * onePanel);
+        transformWeights(panel, floats(weights, slots), own);
+        for (int64_t begin = 0; begin < count; begin += chunk)
+          multiply(thread, panel, begin, std::min(count, begin + chunk), input + begin * depth, own, slots, to);
+      });
+    }
+  }
+
+private:
+  /// Calls fn(thread, index) for all indices below `count`, each thread with neighbouring ones.
+  template <typename Fn> void split(int64_t count, Fn fn) const {
+    parallelFor(threads, [&](unsigned thread) {
+      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
+        fn(thread, i);
+    });
+  }
+
+  void transformInput(const float *from, int64_t tile, float *input, int64_t row) const {
+    kernels.transformInput(tiles.inputs(tile, from, depth, zeros.data()).data(), depth,
+                           {input, perPosition, depth, kernels.panel}, row);
+  }
+
+  /// [36][depth][width] of a panel of the weights, whose neighbours in memory are channels of inputs.
+  void transformWeights(int64_t panel, const float *w, float *to) const {
+    const int64_t first = panel * kernels.panel;
+    kernels.transformWeights(back ? w + first : w + first * 9 * op.ic(), op.ic(), depth, widthOf(panel, made), !back,
+                             to);
+  }
+
+  /// Tiles begin ... end - 1, whose rows are at `input`, times a panel of the weights.
+  void multiply(unsigned thread, int64_t panel, int64_t begin, int64_t end, const float *input, const float *right,
+                SlotTable slots, float *to) const {
+    const int64_t first = panel * kernels.panel, width = widthOf(panel, made),
+                  rows = roundUp(end - begin, kernels.rows);
+    float *product = scratch(productAt + thread * oneProduct);
+    for (int64_t p = 0; p < positions; ++p)
+      kernels.multiply(rows, depth, input + p * perPosition, depth, right + p * depth * width, width,
+                       product + p * perProduct);
+    const float *shift = hasBias ? floats({bias}, slots) + first : nullptr;
+    for (int64_t tile = begin; tile < end; ++tile)
+      kernels.transformOutput(product + (tile - begin) * width, perProduct, width, shift, op.accumulate(),
+                              tiles.outputs<float>(tile, to + first, made, nullptr).data());
+  }
+
+  bool back, hasBias = false;
+  int64_t depth, made; ///< channels that are summed over, and that are made
+  Tiles tiles;
+  bool sharesWeights; ///< all weights are transformed first, otherwise all tiles
+  int64_t chunk;      ///< tiles that a thread multiplies at a time (measured)
+  uint32_t bias = 0;
+  int64_t perPosition, perProduct;        ///< floats from one of the 36 matrices to the next
+  int64_t oneInput, onePanel, oneProduct; ///< floats of each kind of part
+  int64_t inputAt, panelAt, productAt;
+};
+
+/// Gradients of weights.
+class WinogradWeights final : public WinogradOp {
+public:
+  WinogradWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
+                  const WinogradKernels &kernels)
+      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),  op.ih(),      op.iw(),      op.oh(),
+                                                                  op.ow(), op.pad_top(), op.pad_left()} {
+    constexpr int64_t chunkBytes = 8 << 20; // of transformed tiles, which stay in the last cache (measured)
+    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / line * line, 32, 4096);
+    chunk = std::min(chunk, tiles.count());
+    perInput = chunk * roundUp(op.ic(), kernels.panel) + line;
+    perGradient = chunk * op.oc() + line;
+    perProduct = rowsAtATime * kernels.panel + line;
+    inputAt = reserve(positions * perInput);
+    gradientAt = reserve(positions * perGradient);
+    productAt = reserve(positions * perProduct * threads);
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    const float *from = floats(src, slots), *gradients = floats(dst, slots);
+    float *to = floats(weights, slots), *input = scratch(inputAt), *gradient = scratch(gradientAt);
+    const int64_t count = tiles.count(), blocks = (op.oc() + rowsAtATime - 1) / rowsAtATime,
+                  units = panelsOf(op.ic()) * blocks;
+    for (int64_t begin = 0; begin < count; begin += chunk) {
+      const int64_t rows = std::min(chunk, count - begin);
+      parallelRange(threads, rows, 1, [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; ++row) {
+          kernels.transformInput(tiles.inputs(begin + row, from, op.ic(), zeros.data()).data(), op.ic(),
+                                 {input, perInput, kernels.panel, chunk * kernels.panel}, row);
+          kernels.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
+                                    op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
+        }
+      });
+      parallelFor(threads, [&](unsigned thread) {
+        for (int64_t unit = units * thread / threads; unit < units * (thread + 1) / threads; ++unit)
+          multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, op.accumulate() || begin > 0, to);
+      });
+    }
+  }
+
+private:
+  static constexpr int64_t rowsAtATime = 64; ///< channels of outputs
+
+  /// Adds the sums over the chunk's tiles for a panel of input channels and some output channels.
+  void multiply(unsigned thread, int64_t panel, int64_t first, int64_t depth, bool add, float *to) const {
+    const int64_t width = widthOf(panel, op.ic()), rows = std::min(rowsAtATime, op.oc() - first);
+    const float *left = scratch(gradientAt) + first, *right = scratch(inputAt) + panel * chunk * kernels.panel;
+    float *product = scratch(productAt + thread * positions * perProduct);
+    for (int64_t p = 0; p < positions; ++p)
+      kernels.multiplyTransposed(rows, depth, left + p * perGradient, op.oc(), right + p * perInput, width,
+                                 product + p * perProduct);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::array<float *, 9> filter;
+      for (int64_t i = 0; i < 9; ++i)
+        filter[static_cast<size_t>(i)] = to + ((first + row) * 9 + i) * op.ic() + panel * kernels.panel;
+      kernels.transformFilter(product + row * width, perProduct, width, add, filter.data());
+    }
+  }
+
+  Tiles tiles;
+  int64_t chunk; ///< tiles that are transformed at a time
+  int64_t perInput, perGradient, perProduct;
+  int64_t inputAt, gradientAt, productAt;
+};
+
+} // namespace
+
+std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
+  const WinogradKernels *kernels = kernelsFor(scope.plan);
+  if (!kernels || !op.nhwc() || op.ic() % line || op.oc() % line || op.epilogue() != plan::Epilogue::None)
+    return nullptr;
+  if (op.kind() == plan::ConvKind::BackwardWeights)
+    return std::make_unique<WinogradWeights>(op, scope, workspace, threads, *kernels);
+  return std::make_unique<WinogradForward>(op, scope, workspace, threads, *kernels);
+}
+
+} // namespace cleave

@@ -1,0 +1,51 @@
+// The inner loops of Winograd convolutions, compiled for two sets of instructions: vectors of 8 floats (AVX2 with FMA)
+// and of 16 (AVX-512). This header is included by files that are compiled for processors other than this machine's: it
+// must not define inline functions.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave {
+
+/// Where the 36 values of each tile of a matrix [36][tiles][channels] are. Channel c of tile t is at
+/// `t * perTile + c / panel * perPanel + c % panel`, position p of 36 at `p * perPosition` more, all in floats.
+struct TileMatrix {
+  float *data;
+  int64_t perPosition, perTile, perPanel;
+};
+
+/// The pieces of a convolution with 3x3 windows by F(4x4, 3x3): tiles of 6x6 inputs give 4x4 outputs. (Lavin and Gray,
+/// Fast Algorithms for Convolutional Neural Networks, CVPR 2016, whose matrices B, G and A are used.) Channels are
+/// multiples of 16. Panels are `panel` channels side by side, the last one may have 16.
+struct WinogradKernels {
+  int64_t panel; ///< channels of a panel
+  int64_t rows;  ///< the product computes multiples of this many tiles at a time
+
+  /// B^T d B for one tile: `from[6 * y + x]` are its elements, each `channels` floats.
+  void (*transformInput)(const float *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// A d A^T for the gradient of one tile of outputs: `from[4 * y + x]`, each `channels` floats.
+  void (*transformGradient)(const float *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// G g G^T for weights g = from[row][3][3][channel], to [36][depth][width], width 16 or `panel`. `turned`: rows are
+  /// the width and channels the depth; otherwise rows are the depth, and the windows are turned around. `channels`: of
+  /// a row in memory.
+  void (*transformWeights)(const float *from, int64_t channels, int64_t depth, int64_t width, bool turned, float *to);
+  /// out[i][j] = sum over k of a[i][k] * b[k][j] for `count` rows i (a multiple of `rows`) and `width` columns j:
+  /// a[i][k] is at i * rowStride + k, b has rows of `width` floats, out as well.
+  void (*multiply)(int64_t count, int64_t depth, const float *a, int64_t rowStride, const float *b, int64_t width,
+                   float *out);
+  /// The same with a[i][k] at i + k * depthStride, rows of b that are `panel` floats apart, and `count` a multiple
+  /// of 16.
+  void (*multiplyTransposed)(int64_t count, int64_t depth, const float *a, int64_t depthStride, const float *b,
+                             int64_t width, float *out);
+  /// A^T m A for one tile: position p of 36 at `from + p * perPosition`, `width` channels. Writes (or adds to) the
+  /// outputs `to[4 * y + x]` that are not null, plus `bias` unless null.
+  void (*transformOutput)(const float *from, int64_t perPosition, int64_t width, const float *bias, bool add,
+                          float *const *to);
+  /// G^T m G for one filter: position p of 36 at `from + p * perPosition`, `width` channels, to `to[3 * y + x]`.
+  void (*transformFilter)(const float *from, int64_t perPosition, int64_t width, bool add, float *const *to);
+};
+
+/// Kernels for processors with AVX2 and FMA, and with AVX-512.
+extern const WinogradKernels winogradAvx2, winogradAvx512;
+
+} // namespace cleave
