@@ -38,6 +38,15 @@ ir::Bounds::Types typesOf(const plan::Plan &plan) {
           .coarse = precision == plan::Precision::Tf32 ? 0x1p13 : 1};
 }
 
+bool usesWinograd(const plan::Plan &plan) {
+  for (const plan::Program *program : *plan.programs())
+    for (const plan::Segment *segment : *program->segments())
+      for (const plan::Step *step : *segment->steps())
+        if (const plan::Conv *conv = step->op_as_Conv(); conv && conv->winograd())
+          return true;
+  return false;
+}
+
 /// A rank's piece of a tensor: indices of elements in the whole tensor, and their values.
 struct Piece {
   unsigned rank;
@@ -220,7 +229,7 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
     pieces[key] = {Piece{0, {0}, tensor.values}};
   const ir::Run run = [&] { return std::vector{reckon(at.epoch, rows, step, rateAt(rate, step, steps))}; };
   const ir::Bounds::Types types = typesOf(file->plan());
-  ir::Bounds bounds = ir::Bounds::ofDouble(run, 1).inTypes(types); // more where that is not enough
+  ir::Bounds bounds = ir::Bounds::ofDouble(run, 1, usesWinograd(file->plan())).inTypes(types); // more where that is not enough
   do
     result.difference = difference(bounds, step);
   while (!result.difference.empty() && bounds.widenInTypes(run, types));

@@ -19,6 +19,7 @@ static uint64_t mixed(uint64_t value) {
 }
 
 void Bounds::widen(const Run &run, int samples, Rounding noise, uint64_t seed) {
+  noise.tiles = tiles;
   for (int sample = 0; sample < samples; ++sample) {
     noise.state = noise.sample = mixed(seed + static_cast<uint64_t>(sample)) | 1;
     RoundingScope scope(noise);
@@ -46,8 +47,9 @@ static Rounding noiseOfDouble() {
   return noise;
 }
 
-Bounds Bounds::ofDouble(const Run &run, int samples) {
+Bounds Bounds::ofDouble(const Run &run, int samples, bool tiles) {
   Bounds bounds;
+  bounds.tiles = tiles;
   {
     RoundingScope scope({Rounding::Kind::None});
     bounds.exact = run();

@@ -18,8 +18,10 @@ struct Bounds {
       spread;         ///< of each element, its largest change under noise; NaN or infinite if noise gives no bound
   double largest = 0; ///< largest magnitude of any intermediate value; sums with it lose smaller addends
 
+  bool tiles = false; ///< whether convolutions may use Winograd's method
+
   /// The exact results, and their changes under so many samples of noise of a double's last bits.
-  static Bounds ofDouble(const Run &run, int samples);
+  static Bounds ofDouble(const Run &run, int samples, bool tiles = false);
   /// Widens the changes by more samples of such noise.
   void widenOfDouble(const Run &run);
 

@@ -97,6 +97,17 @@ double addend(double value) {
   return perturbed(value, noiseDigits(rounding.addends), rounding.state);
 }
 
+void mixInTiles(double *values, int64_t count) {
+  constexpr double growth = 4; // of the errors by the transforms, whose coefficients are up to 8
+  if (rounding.kind != Rounding::Kind::Noise || !rounding.tiles)
+    return;
+  double largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::abs(values[i]));
+  for (int64_t i = 0; i < count; ++i)
+    values[i] += growth * rounding.ulps * std::ldexp(largest, -noiseDigits(DType::F32)) * chance(rounding.state);
+}
+
 void noteHalfAddends(double magnitudes) { rounding.halfAddends = std::max(rounding.halfAddends, magnitudes); }
 
 double roundTo(DType dtype, double value) {

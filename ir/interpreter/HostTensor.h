@@ -26,6 +26,7 @@ struct Rounding {
   double ulps = 0;
   bool ofDouble = false;
   DType addends = DType::F32; ///< Noise: the type in which sums may be accumulated, for addend()
+  bool tiles = false;         ///< Noise: convolutions may use Winograd's method, for mixInTiles()
   uint64_t state = 1;         ///< state of the random generator
   uint64_t sample = 1;        ///< seed for casts, in which equal values must have equal results
   double largest = 0;         ///< None: the largest magnitude seen so far
@@ -50,6 +51,9 @@ double inside(DType dtype, double value);
 /// Adds noise (Kind::Noise only) to an addend of a sum, so that a sum that cancels has an error relative to its
 /// addends. Addends of at most 12 significant bits are not changed: sums of small whole numbers are exact in any order.
 double addend(double value);
+/// Adds noise (Kind::Noise with `tiles` only) to `count` neighbouring values of an image's channel or of a window.
+/// Winograd's method computes with sums and differences of such neighbours, so their errors are relative to the largest.
+void mixInTiles(double *values, int64_t count);
 /// Records the magnitudes that a sum in f16 adds (Kind::ToType only). The partial sums of ranks may be as large.
 void noteHalfAddends(double magnitudes);
 /// Like roundTo, but under noise equal values have equal results, and values that the type can represent are unchanged.

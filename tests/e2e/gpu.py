@@ -136,8 +136,8 @@ class Emulated(Case):
             for mesh in ("dp=2", "tp=2"):
                 plan = self.plan("plain", "--precision", precision, "--mesh", mesh)
                 steps = self.ok("cleave", "show", "--steps", plan)
-                self.assertRegex(steps, r"conv Forward .* bias %\d+ epilogue Relu +first ")
-                self.assertRegex(steps, r"conv Forward .* kernel 3x3 +second ")  # cuDNN fuses ReLU only after a bias
+                self.assertRegex(steps, r"conv Forward .* bias %\d+ epilogue Relu( winograd)? +first ")
+                self.assertRegex(steps, r"conv Forward .* kernel 3x3( winograd)? +second ")  # cuDNN fuses ReLU only after a bias
                 out = self.ok("plain", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                 self.assertIn("plan and graph agree", out)
 

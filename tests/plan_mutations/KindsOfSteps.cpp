@@ -182,6 +182,10 @@ std::vector<Kind> kindsOfSteps() {
        [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.stride_h += op.ih + 1; }); }},
       {"a convolution with more padding", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.pad_top += op.stride_h; }); }},
       {"a convolution in other groups", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.groups *= 2; }); }},
+      {"Winograd's method for another window",
+       [](Altered &a) {
+         return alter<ConvT>(a, [](auto &op, auto &) { return op.kh != 3; }, [](auto &op, auto &) { op.winograd = true; });
+       }},
       {"a pooling with another window", [](Altered &a) { return each<PoolT>(a, [](auto &op) { op.kh += op.stride_h; }); }},
       {"a kernel's extent times 16", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.extent *= 16; }); }},
       {"a kernel's extent of 2^63 - 1",

@@ -98,6 +98,7 @@ private:
     conv.n = conv.ic = conv.oc = conv.groups = 1;
     conv.ih = conv.iw = 4, conv.oh = conv.ow = 2, conv.kh = conv.kw = 3;
     conv.stride_h = conv.stride_w = conv.dilation_h = conv.dilation_w = 1;
+    conv.winograd = true;
     w.step(forward, std::move(conv));
     PoolT pool;
     pool.src = slot({1, 1, 4, 4}), pool.dst = slot({1, 1, 2, 2});

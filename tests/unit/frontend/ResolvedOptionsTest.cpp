@@ -147,14 +147,17 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(!searched.cluster.empty());
 }
 
-TEST_CASE("convolutions are channels last where matrix units run them, or as asked for") {
-  CHECK_FALSE(resolveOptions({}, {}).channelsLast);
-  CHECK_FALSE(resolveOptions({}, {.precision = "bf16"}).channelsLast);
+TEST_CASE("convolutions are channels last on CPUs and where matrix units run them, or as asked for") {
+  CHECK(resolveOptions({}, {}).channelsLast);
+  CHECK(resolveOptions({}, {.precision = "bf16"}).channelsLast);
   CHECK_FALSE(resolveOptions({}, {.backend = "cuda"}).channelsLast);
   CHECK(resolveOptions({}, {.backend = "cuda", .precision = "bf16"}).channelsLast);
   CHECK(resolveOptions({}, {.backend = "cuda", .precision = "tf32"}).channelsLast);
   CHECK_FALSE(resolveOptions({}, {.backend = "cuda", .precision = "bf16", .layout = "nchw"}).channelsLast);
-  CHECK(resolveOptions({}, {.layout = "nhwc"}).channelsLast);
+  CHECK_FALSE(resolveOptions({}, {.layout = "nchw"}).channelsLast);
+  CHECK(resolveOptions({}, {.backend = "cuda", .layout = "nhwc"}).channelsLast);
+  CHECK(resolveOptions({}, {}).winograd);
+  CHECK_FALSE(resolveOptions({}, {.winograd = "never"}).winograd);
 }
 
 TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {
