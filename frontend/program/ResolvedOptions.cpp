@@ -333,7 +333,9 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.precision =
       Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, resolved.backend);
   resolved.channelsLast = chooseChannelsLast(resolved, options);
-  resolved.winograd = options.winograd != "never";
+  resolved.winograd = options.winograd == "never"    ? plan::WinogradUse::Never
+                      : options.winograd == "always" ? plan::WinogradUse::Always
+                                                     : plan::WinogradUse::Auto;
   resolved.config = config;
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
   resolved.config.ema = options.ema.value_or(config.ema);

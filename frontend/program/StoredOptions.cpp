@@ -10,6 +10,7 @@
 #include "runtime/session/Launcher.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fmt/format.h>
 
@@ -119,7 +120,7 @@ void takeFromLike(const Model &model, RunOptions &options) {
   if (options.layout.empty() && plan.choices())
     options.layout = plan.choices()->channels_last() ? "nhwc" : "nchw";
   if (options.winograd.empty() && plan.choices())
-    options.winograd = plan.choices()->winograd() ? "auto" : "never";
+    options.winograd = std::array{"auto", "never", "always"}.at(static_cast<size_t>(plan.choices()->winograd()));
   if (options.backend.empty() && options.cluster.empty())
     options.backend = text(plan.backend());
   if (options.target.empty() && options.cluster.empty())

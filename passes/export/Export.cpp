@@ -151,10 +151,10 @@ void bindKernels(plan::PlanT &plan) {
   forEachCall(plan, [&](plan::KernelT &call) { call.signature = signatures[call.kernel]; });
 }
 
-/// Whether Winograd's method is faster, of the convolutions that it computes. GPUs' libraries choose themselves. On
-/// CPUs, the runtime has it for channels last. Most multiplications of its tiles must be needed at the borders, too,
-/// and few channels do not pay for the transforms.
-bool gainsByWinograd(const plan::ConvT &op, Target target) {
+/// Whether Winograd's method computes this convolution. GPUs' libraries choose themselves. On CPUs, the runtime has it
+/// for channels last. It is faster if most multiplications of its tiles are needed at the borders, too; few channels do
+/// not pay for the transforms.
+bool usesWinograd(const plan::ConvT &op, Target target, plan::WinogradUse use) {
   if (op.kh != 3 || op.kw != 3 || op.stride_h != 1 || op.stride_w != 1 || op.dilation_h != 1 || op.dilation_w != 1 ||
       op.groups != 1 || op.dtype != plan::DType::F32)
     return false;
@@ -163,15 +163,15 @@ bool gainsByWinograd(const plan::ConvT &op, Target target) {
   const bool data = op.kind == plan::ConvKind::BackwardData;
   const int64_t h = data ? op.ih : op.oh, w = data ? op.iw : op.ow, tiles = (h + 3) / 4 * ((w + 3) / 4);
   return target.arch >= Target::X86_64_v3 && op.nhwc && op.ic % 16 == 0 && op.oc % 16 == 0 &&
-         std::min(op.ic, op.oc) >= 32 && 9 * h * w >= 2 * 36 * tiles;
+         (use == plan::WinogradUse::Always || (std::min(op.ic, op.oc) >= 32 && 9 * h * w >= 2 * 36 * tiles));
 }
 
-void allowWinograd(plan::PlanT &plan, Target target) {
+void chooseWinograd(plan::PlanT &plan, Target target, plan::WinogradUse use) {
   for (auto &program : plan.programs)
     for (auto &segment : program->segments)
       for (auto &step : segment->steps)
         if (plan::ConvT *conv = step->op.AsConv())
-          conv->winograd = gainsByWinograd(*conv, target);
+          conv->winograd = usesWinograd(*conv, target, use);
 }
 
 } // namespace
@@ -225,8 +225,8 @@ void PlanBuilder::link() {
     if (!plan.ranks[rank])
       throw Error(Status::Internal, "plan export: rank " + std::to_string(rank) + " belongs to no class");
   tables.linkParameters();
-  if (options.winograd)
-    allowWinograd(plan, target);
+  if (options.winograd != plan::WinogradUse::Never)
+    chooseWinograd(plan, target, options.winograd);
   dropUnusedKernels(plan, kernels);
   if (target.gpu())
     assignStreams(plan, context);

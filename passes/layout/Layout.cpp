@@ -74,12 +74,14 @@ private:
     return last[value] = remade(value, def);
   }
 
-  /// Recreates constants and broadcasts, transposes all other values.
+  /// Recreates constants, indices and broadcasts, transposes all other values.
   Value remade(Value value, Operation *def) {
     const RankedTensorType type = RankedTensorType::get(turned(shapeOf(value)), tensorType(value).getElementType());
     if (auto constant = dyn_cast<ir::ConstantOp>(def))
       if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
         return e.op<ir::ConstantOp>(type, splat.resizeSplat(type)).getResult();
+    if (auto iota = dyn_cast<ir::IotaOp>(def))
+      return e.op<ir::IotaOp>(type, iota.getOffset(), static_cast<uint64_t>(toSecond[iota.getDim()])).getResult();
     if (auto broadcast = dyn_cast<ir::BroadcastOp>(def)) {
       SmallVector<int64_t> dims;
       for (int64_t dim : broadcast.getDims())

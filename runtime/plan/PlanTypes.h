@@ -10,6 +10,7 @@ enum class CollectiveKind : uint8_t;
 enum class DataKind : uint8_t;
 enum class Precision : uint8_t;
 enum class TensorKind : uint8_t;
+enum class WinogradUse : uint8_t;
 struct Action;
 struct Data;
 struct DataT;

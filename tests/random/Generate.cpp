@@ -151,6 +151,21 @@ void drawUnused(Drawing &d) {
   d.finish(body.result); // the values now have more shapes
 }
 
+/// Two convolutions, of which the runtime computes the second one by Winograd's method: it has 16 channels or more.
+void drawWide(Chance &c, Drawing &d) {
+  const auto convolution = [&](int x, std::vector<int64_t> ints) {
+    return x < 0 ? -1 : d.add("call", {x}, {-1}, {}, d.declare({"Conv2d", d.newName("wide"), std::move(ints)}));
+  };
+  const int x = d.pick([](Tensor t) { return t.rank() == 4; });
+  const int64_t kernel = c.whole(1, 2);
+  if (x < 0)
+    return;
+  const int first = convolution(x, {d.shape(x)[1], 16, kernel, kernel, 0, 1, c.one(0.6)});
+  const int second = convolution(first, {16, 16 * c.whole(1, 3), 3, 1, c.whole(0, 2), 1, c.one(0.6)});
+  if (!d.whole())
+    d.add("timesNumber", {second}, {}, {0.25}); // sums of so many addends are large
+}
+
 void drawModel(Chance &c, Recipe &recipe) {
   GraphModule graph;
   mlir::Builder b(&graph.context());
@@ -179,6 +194,8 @@ void drawModel(Chance &c, Recipe &recipe) {
     const int member = d.declare({"Embedding", d.newName("embed"), {c.whole(ids, 9), c.whole(2, 8)}});
     d.add("call", {0}, {-1}, {}, member);
   }
+  if (c.one(0.1))
+    drawWide(c, d);
   d.calls(c.whole(2, 14));
   drawHead(d);
   drawLoss(c, recipe, d.shape(d.cls().body.result));
@@ -396,6 +413,8 @@ Recipe generate(uint64_t seed) {
   drawTraining(c, recipe);
   drawFields(c, recipe);
   drawModel(c, recipe);
+  if (recipe.suitsWinograd() && c.one(0.7))
+    recipe.layout = "nhwc";
   if (recipe.evalBatch != recipe.batch && !takesEvalBatch(recipe))
     recipe.evalBatch = recipe.evalSamples = recipe.batch;
   drawMesh(c, recipe);

@@ -61,6 +61,7 @@ RunOptions optionsFor(const Recipe &r) {
   options.optLevel = r.optLevel;
   options.reduceDtype = r.reduceDtype;
   options.layout = r.layout;
+  options.winograd = r.winograd();
   return options;
 }
 

@@ -64,6 +64,7 @@ void PredictionCase::apply(TrainConfig config, const std::string &mesh, bool cod
   run.precision = recipe.precision == "fp32" ? "" : recipe.precision;
   run.optLevel = recipe.optLevel;
   run.layout = recipe.layout;
+  run.winograd = recipe.winograd();
   options = resolveOptions(config, run);
   options.code = code;
   options.model = "random";

@@ -15,6 +15,14 @@ int64_t nodeCount(const Recipe &recipe) {
   return count;
 }
 
+bool Recipe::suitsWinograd() const {
+  for (const Class &cls : classes)
+    for (const Part &member : cls.members)
+      if (member.kind == "Conv2d" && member.ints[0] % 16 == 0 && member.ints[1] % 16 == 0 && member.ints[2] == 3)
+        return true;
+  return false;
+}
+
 std::string Recipe::strategy() const {
   if (!found.empty())
     return found;
@@ -245,7 +253,7 @@ std::string asCommand(const Recipe &r) {
   if (!r.reduceDtype.empty())
     text += " --reduce-dtype " + r.reduceDtype;
   if (r.layout != "nchw")
-    text += " --layout " + r.layout;
+    text += " --layout " + r.layout + " --winograd " + r.winograd();
   return text;
 }
 

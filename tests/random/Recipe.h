@@ -83,6 +83,8 @@ struct Recipe {
   std::string found; ///< TOML: the strategy that was found; empty: the fields above are the strategy
   std::string precision = "fp32", optLevel, reduceDtype;
   std::string layout = "nchw";
+  bool suitsWinograd() const; ///< has a convolution that the runtime computes by Winograd's method, if it is nhwc
+  std::string winograd() const { return wholeNumbers ? "never" : "always"; } ///< it rounds
 
   int64_t rows() const { return batch / microbatches; }
   /// The decay of averages of the parameters, which half parameters cannot have.

@@ -530,7 +530,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   whole.setMixes(!applied->evalMixes.empty());
   if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
     return failed("evaluation combines samples, and the plan does not say so", "");
-  ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3);
+  ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3, recipe.layout == "nhwc" && recipe.winograd() != "never");
   bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
                   (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
   for (const Class &cls : recipe.classes) {

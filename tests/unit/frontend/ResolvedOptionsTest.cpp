@@ -156,8 +156,8 @@ TEST_CASE("convolutions are channels last on CPUs and where matrix units run the
   CHECK_FALSE(resolveOptions({}, {.backend = "cuda", .precision = "bf16", .layout = "nchw"}).channelsLast);
   CHECK_FALSE(resolveOptions({}, {.layout = "nchw"}).channelsLast);
   CHECK(resolveOptions({}, {.backend = "cuda", .layout = "nhwc"}).channelsLast);
-  CHECK(resolveOptions({}, {}).winograd);
-  CHECK_FALSE(resolveOptions({}, {.winograd = "never"}).winograd);
+  CHECK(resolveOptions({}, {}).winograd == plan::WinogradUse::Auto);
+  CHECK(resolveOptions({}, {.winograd = "never"}).winograd == plan::WinogradUse::Never);
 }
 
 TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half parameters in half") {
