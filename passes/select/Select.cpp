@@ -63,6 +63,10 @@ void selectEmbedding(ir::EmbeddingGradOp op) {
                                                  op.getStart(), gradient, add != nullptr));
 }
 
+/// Concatenations of so many pieces, such as those of an unrolled loop, are copies on CPUs: a kernel would look for the
+/// piece of every element.
+constexpr size_t fewestCopied = 8;
+
 /// Makes the call write into the memory of `into`.
 void setInto(Operation *call, Value into) {
   if (auto product = dyn_cast<library::MatmulOp>(call))
@@ -157,7 +161,11 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
         .Case([&](ir::Conv2dOp conv) { selectConv(conv, options); })
         .Case([&](ir::Conv2dWeightGradOp conv) { selectConv(conv); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
-        .Case([&](ir::EmbeddingGradOp gradient) { selectEmbedding(gradient); });
+        .Case([&](ir::EmbeddingGradOp gradient) { selectEmbedding(gradient); })
+        .Case([&](ir::ConcatOp concat) {
+          if (options.copyPieces && concat.getInputs().size() >= fewestCopied)
+            concats[concat];
+        });
   for (auto &[concat, written] : concats)
     finishConcat(cast<ir::ConcatOp>(concat), written);
   eraseDeadOps(function);
@@ -171,7 +179,7 @@ static bool libraryHas(Type type, Target target) {
 void select(func::FuncOp function, Target target) {
   widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   joinPads(function);
-  selectLibraryCalls(function, {.epilogues = target.gpu(), .widen = target.gpu()});
+  selectLibraryCalls(function, {.epilogues = target.gpu(), .widen = target.gpu(), .copyPieces = !target.gpu()});
 }
 
 } // namespace cleave::passes

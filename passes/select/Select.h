@@ -28,6 +28,8 @@ struct SelectOptions {
   bool epilogues = false;
   /// Products of half operands write gradients directly in f32, without rounding to half first.
   bool widen = false;
+  /// Long concatenations become copies of their pieces.
+  bool copyPieces = false;
 };
 /// Replaces matrix products, convolutions, attention and embedding_grad by ops of the library dialect, together with
 /// the biases, activations and accumulations that the library computes; then removes unused ops. Pooling and the
