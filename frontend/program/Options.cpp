@@ -274,8 +274,8 @@ std::vector<Option> compileOptions() {
       {.name = "--winograd",
        .field = &Run::winograd,
        .type = "WHEN",
-       .uses = {{compile, "whether convolutions of f32 with 3 x 3 windows and stride 1 may use Winograd's method, which "
-                          "multiplies less and rounds more: auto (default), where it is faster, never, or always"}},
+       .uses = {{compile, "whether convolutions of f32 with 3 x 3 or 5 x 5 windows and stride 1 may use Winograd's method, "
+                          "which multiplies less and rounds more: auto (default), where it is faster, never, or always"}},
        .words = {"auto", "never", "always"},
        .ranks = Agree::Value,
        .refused = "which chooses the methods of convolutions"},

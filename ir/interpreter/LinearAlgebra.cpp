@@ -130,7 +130,7 @@ struct Mixed {
   std::vector<double> operands[2];
 
   Mixed(const Convolution &c, const HostTensor &a, const HostTensor &b)
-      : on(currentRounding().tiles && c.kh == 3 && c.kw == 3 && c.groups == 1 &&
+      : on(currentRounding().tiles && (c.kh == 3 || c.kh == 5) && c.kw == c.kh && c.groups == 1 &&
            c.stride == std::vector<int64_t>{1, 1} && c.dilation == std::vector<int64_t>{1, 1} &&
            a.dtype == DType::F32) {
     for (int i = 0; i < 2 && on; ++i) {

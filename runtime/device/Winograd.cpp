@@ -1,4 +1,4 @@
-// Tiles, memory and threads of Winograd convolutions; the loops inside are in WinogradKernels.inc.
+// Tiles, memory and threads of convolutions by Winograd's method; the loops inside are in WinogradKernels.inc.
 //
 // A convolution is 36 matrix products of transformed tiles [tiles][channels] and transformed weights. The smaller of
 // the two matrices is transformed as a whole first and shared by the threads; each thread transforms a part of the
@@ -34,16 +34,17 @@ int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; 
 /// The tiles of a convolution from [n, h, w, ...] to [n, outH, outW, ...].
 struct Tiles {
   int64_t n, h, w, outH, outW, top, left; ///< top, left: rows and columns of padding
+  int64_t side;                           ///< rows and columns of outputs of a tile
 
-  int64_t down() const { return (outH + 3) / 4; }
-  int64_t across() const { return (outW + 3) / 4; }
+  int64_t down() const { return (outH + side - 1) / side; }
+  int64_t across() const { return (outW + side - 1) / side; }
   int64_t count() const { return n * down() * across(); }
 
   /// The elements of the tile of 6x6 inputs; outside they are `zeros`.
   std::array<const float *, 36> inputs(int64_t tile, const float *from, int64_t channels, const float *zeros) const {
     std::array<const float *, 36> result;
-    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * 4 - top,
-                  x0 = tile % across() * 4 - left;
+    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side - top,
+                  x0 = tile % across() * side - left;
     for (int64_t y = 0; y < 6; ++y)
       for (int64_t x = 0; x < 6; ++x) {
         const bool inside = y0 + y >= 0 && y0 + y < h && x0 + x >= 0 && x0 + x < w;
@@ -52,14 +53,14 @@ struct Tiles {
     return result;
   }
 
-  /// The elements of the tile of 4x4 outputs; outside they are `none`.
+  /// The elements of the tile of outputs; outside they are `none`.
   template <typename Float>
   std::array<Float *, 16> outputs(int64_t tile, Float *to, int64_t channels, Float *none) const {
     std::array<Float *, 16> result;
-    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * 4, x0 = tile % across() * 4;
-    for (int64_t y = 0; y < 4; ++y)
-      for (int64_t x = 0; x < 4; ++x)
-        result[4 * y + x] =
+    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side, x0 = tile % across() * side;
+    for (int64_t y = 0; y < side; ++y)
+      for (int64_t x = 0; x < side; ++x)
+        result[side * y + x] =
             y0 + y < outH && x0 + x < outW ? to + ((image * outH + y0 + y) * outW + x0 + x) * channels : none;
     return result;
   }
@@ -69,7 +70,7 @@ class WinogradOp : public Op {
 public:
   WinogradOp(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
              const WinogradKernels &kernels)
-      : op(op), kernels(kernels), workspace(workspace),
+      : op(op), kernels(kernels), window(op.kh() == 3 ? kernels.window3 : kernels.window5), workspace(workspace),
         threads(threads), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())},
         zeros(std::max(op.ic(), op.oc())) {}
 
@@ -88,6 +89,7 @@ protected:
 
   const plan::Conv &op;
   const WinogradKernels &kernels;
+  const WinogradWindow &window;
   Workspace &workspace;
   unsigned threads;
   StepOperand src, weights, dst;
@@ -104,8 +106,9 @@ public:
                   const WinogradKernels &kernels)
       : WinogradOp(op, scope, workspace, threads, kernels), back(op.kind() == plan::ConvKind::BackwardData),
         depth(back ? op.oc() : op.ic()), made(back ? op.ic() : op.oc()),
-        tiles(back ? Tiles{op.n(), op.oh(), op.ow(), op.ih(), op.iw(), 2 - op.pad_top(), 2 - op.pad_left()}
-                   : Tiles{op.n(), op.ih(), op.iw(), op.oh(), op.ow(), op.pad_top(), op.pad_left()}),
+        tiles(back ? Tiles{op.n(), op.oh(), op.ow(), op.ih(), op.iw(), op.kh() - 1 - op.pad_top(),
+                           op.kw() - 1 - op.pad_left(), window.outputs}
+                   : Tiles{op.n(), op.ih(), op.iw(), op.oh(), op.ow(), op.pad_top(), op.pad_left(), window.outputs}),
         sharesWeights(tiles.count() > made), chunk((sharesWeights ? 48 : 120) / kernels.rows * kernels.rows) {
     if (!back && op.bias() >= 0)
       bias = scope.local(static_cast<uint32_t>(op.bias())), hasBias = true;
@@ -165,8 +168,8 @@ private:
   /// [36][depth][width] of a panel of the weights, whose neighbours in memory are channels of inputs.
   void transformWeights(int64_t panel, const float *w, float *to) const {
     const int64_t first = panel * kernels.panel;
-    kernels.transformWeights(back ? w + first : w + first * 9 * op.ic(), op.ic(), depth, widthOf(panel, made), !back,
-                             to);
+    window.transformWeights(back ? w + first : w + first * window.size * window.size * op.ic(), op.ic(), depth,
+                            widthOf(panel, made), !back, to);
   }
 
   /// Tiles begin ... end - 1, whose rows are at `input`, times a panel of the weights.
@@ -180,8 +183,8 @@ private:
                        product + p * perProduct);
     const float *shift = hasBias ? floats({bias}, slots) + first : nullptr;
     for (int64_t tile = begin; tile < end; ++tile)
-      kernels.transformOutput(product + (tile - begin) * width, perProduct, width, shift, op.accumulate(),
-                              tiles.outputs<float>(tile, to + first, made, nullptr).data());
+      window.transformOutput(product + (tile - begin) * width, perProduct, width, shift, op.accumulate(),
+                             tiles.outputs<float>(tile, to + first, made, nullptr).data());
   }
 
   bool back, hasBias = false;
@@ -200,8 +203,9 @@ class WinogradWeights final : public WinogradOp {
 public:
   WinogradWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const WinogradKernels &kernels)
-      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),  op.ih(),      op.iw(),      op.oh(),
-                                                                  op.ow(), op.pad_top(), op.pad_left()} {
+      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),        op.ih(),       op.iw(),
+                                                                  op.oh(),       op.ow(),       op.pad_top(),
+                                                                  op.pad_left(), window.outputs} {
     constexpr int64_t chunkBytes = 8 << 20; // of transformed tiles, which stay in the last cache (measured)
     chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / line * line, 32, 4096);
     chunk = std::min(chunk, tiles.count());
@@ -224,8 +228,8 @@ public:
         for (int64_t row = first; row < last; ++row) {
           kernels.transformInput(tiles.inputs(begin + row, from, op.ic(), zeros.data()).data(), op.ic(),
                                  {input, perInput, kernels.panel, chunk * kernels.panel}, row);
-          kernels.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
-                                    op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
+          window.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
+                                   op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
         }
       });
       parallelFor(threads, [&](unsigned thread) {
@@ -246,12 +250,9 @@ private:
     for (int64_t p = 0; p < positions; ++p)
       kernels.multiplyTransposed(rows, depth, left + p * perGradient, op.oc(), right + p * perInput, width,
                                  product + p * perProduct);
-    for (int64_t row = 0; row < rows; ++row) {
-      std::array<float *, 9> filter;
-      for (int64_t i = 0; i < 9; ++i)
-        filter[static_cast<size_t>(i)] = to + ((first + row) * 9 + i) * op.ic() + panel * kernels.panel;
-      kernels.transformFilter(product + row * width, perProduct, width, add, filter.data());
-    }
+    for (int64_t row = 0; row < rows; ++row)
+      window.transformFilter(product + row * width, perProduct, width, add,
+                             to + (first + row) * window.size * window.size * op.ic() + panel * kernels.panel, op.ic());
   }
 
   Tiles tiles;

@@ -1,4 +1,4 @@
-// Convolutions with 3x3 windows and stride 1 by Winograd's method: a quarter of the multiplications.
+// Convolutions with 3x3 or 5x5 windows and stride 1 by Winograd's method: down to a quarter of the multiplications.
 #pragma once
 #include "runtime/device/Device.h"
 
@@ -6,7 +6,7 @@ namespace cleave {
 
 struct Workspace;
 
-/// An Op of a convolution of any kind whose step allows Winograd's method, by F(4x4, 3x3). Null if there is none: the
+/// An Op of a convolution of any kind whose step allows Winograd's method, by F(4x4, 3x3) or F(2x2, 5x5). Null if there is none: the
 /// activations are not nhwc, the channels are no multiples of 16, or the plan is for processors without AVX2.
 ///
 /// Rounding: with normal numbers the root mean square of the errors is 4 times that of sums in f32, 1.7e-6 of the

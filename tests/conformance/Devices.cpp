@@ -337,7 +337,8 @@ TEST_CASE("convolution: Winograd") {
     if (!onGpu() && !Target::named(target)->runsHere())
       continue;
     for (ConvT each : {conv(2, 16, 12, 32, 3, 1, 1), conv(3, 48, 5, 16, 3, 1, 0), conv(1, 32, 4, 80, 3, 1, 2),
-                       conv(9, 96, 7, 64, 3, 1, 1), conv(1, 112, 2, 96, 3, 1, 1)}) {
+                       conv(9, 96, 7, 64, 3, 1, 1), conv(1, 112, 2, 96, 3, 1, 1), conv(2, 16, 9, 48, 5, 1, 2),
+                       conv(1, 48, 6, 32, 5, 1, 0), conv(5, 32, 4, 16, 5, 1, 3)}) {
       each.winograd = true;
       forEachDirection(each, [&](const ConvT &op) {
         PlanT plan = convPlan(op);

@@ -161,7 +161,7 @@ void drawWide(Chance &c, Drawing &d) {
   if (x < 0)
     return;
   const int first = convolution(x, {d.shape(x)[1], 16, kernel, kernel, 0, 1, c.one(0.6)});
-  const int second = convolution(first, {16, 16 * c.whole(1, 3), 3, 1, c.whole(0, 2), 1, c.one(0.6)});
+  const int second = convolution(first, {16, 16 * c.whole(1, 3), c.one(0.3) ? 5 : 3, 1, c.whole(0, 2), 1, c.one(0.6)});
   if (!d.whole())
     d.add("timesNumber", {second}, {}, {0.25}); // sums of so many addends are large
 }

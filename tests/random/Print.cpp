@@ -18,7 +18,8 @@ int64_t nodeCount(const Recipe &recipe) {
 bool Recipe::suitsWinograd() const {
   for (const Class &cls : classes)
     for (const Part &member : cls.members)
-      if (member.kind == "Conv2d" && member.ints[0] % 16 == 0 && member.ints[1] % 16 == 0 && member.ints[2] == 3)
+      if (member.kind == "Conv2d" && member.ints[0] % 16 == 0 && member.ints[1] % 16 == 0 &&
+          (member.ints[2] == 3 || member.ints[2] == 5))
         return true;
   return false;
 }

@@ -13,7 +13,7 @@ inline bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int
 
 /// Whether Winograd's method computes this convolution.
 inline bool suitsWinograd(const plan::Conv &op) {
-  return op.kh() == 3 && op.kw() == 3 && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
+  return (op.kh() == 3 || op.kh() == 5) && op.kw() == op.kh() && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
          op.dilation_w() == 1 && op.groups() == 1 && op.dtype() == plan::DType::F32;
 }
 
