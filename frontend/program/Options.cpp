@@ -267,7 +267,8 @@ std::vector<Option> compileOptions() {
       {.name = "--layout",
        .field = &Run::layout,
        .type = "NAME",
-       .uses = {{compile, "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc, except on GPUs in fp32"}},
+       .uses = {{compile, "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on CPUs in fp32, and on "
+                          "GPUs unless --precision is fp32"}},
        .words = {"auto", "nchw", "nhwc"},
        .ranks = Agree::Value,
        .refused = "which has a fixed layout"},
