@@ -207,7 +207,7 @@ public:
                                                                   op.oh(),       op.ow(),       op.pad_top(),
                                                                   op.pad_left(), window.outputs} {
     constexpr int64_t chunkBytes = 8 << 20; // of transformed tiles, which stay in the last cache (measured)
-    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / line * line, 32, 4096);
+    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / line * line, 32, 512);
     chunk = std::min(chunk, tiles.count());
     perInput = chunk * roundUp(op.ic(), kernels.panel) + line;
     perGradient = chunk * op.oc() + line;
