@@ -37,7 +37,7 @@ class Splits(Case):
     def test_resnet(self):
         common = ["--data", DIGITS, "--batch", 4, "--microbatches", 2, "--steps", 2, "--lr", 0.0001]
         self.curves("resnet", common, [["--mesh", "pp=2"]])
-        self.ok("resnet", "check", "--data", "synthetic", "--batch", 8, "--image", 8, "--lr", 0.0005, "--mesh", "dp=2,tp=2",
+        self.ok("resnet", "check", "--data", "synthetic", "--batch", 4, "--image", 8, "--lr", 0.0005, "--mesh", "dp=2,tp=2",
                 "--seed", 1, "--steps", 1)
 
     def test_vit(self):
