@@ -49,12 +49,12 @@ def resnet18():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-class GptBlock(nn.Module):
-    """Pre-norm transformer block: causal attention with fused qkv, then an MLP four times as wide with tanh-GELU."""
+class Block(nn.Module):
+    """Pre-norm transformer block: attention with fused qkv, then an MLP four times as wide. GPT: causal, with tanh-GELU."""
 
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, gpt):
         super().__init__()
-        self.heads = heads
+        self.heads, self.gpt = heads, gpt
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -62,9 +62,9 @@ class GptBlock(nn.Module):
     def forward(self, x):
         batch, context, width = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(batch, context, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.gpt)
         x = x + self.out(y.transpose(1, 2).reshape(batch, context, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh" if self.gpt else "none"))
 
 
 class Gpt(nn.Module):
@@ -73,7 +73,7 @@ class Gpt(nn.Module):
     def __init__(self, layers, width, heads, context, vocab=128):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocab, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(GptBlock(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, gpt=True) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         for weight in (self.tokens.weight, self.positions.weight):
             nn.init.normal_(weight, std=0.02)
@@ -110,21 +110,6 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
-class VitBlock(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x):
-        batch, rows, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, rows, width))
-        return x + self.mlp(self.norm2(x))
-
-
 class Vit(nn.Module):
     """The mean of all positions is classified."""
 
@@ -132,7 +117,7 @@ class Vit(nn.Module):
         super().__init__()
         self.embed = nn.Conv2d(3, width, patch, patch)
         self.positions = nn.Parameter(0.02 * torch.randn((size // patch)**2, width))
-        self.blocks = nn.Sequential(*(VitBlock(width, heads) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(Block(width, heads, gpt=False) for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, image):

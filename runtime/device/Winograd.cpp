@@ -86,6 +86,13 @@ protected:
     return std::min(kernels.panel, channels - index * kernels.panel);
   }
   int64_t panelsOf(int64_t channels) const { return (channels + kernels.panel - 1) / kernels.panel; }
+  /// Calls fn(thread, index) for all indices below `count`, each thread with neighbouring ones.
+  template <typename Fn> void split(int64_t count, Fn fn) const {
+    parallelFor(threads, [&](unsigned thread) {
+      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
+        fn(thread, i);
+    });
+  }
 
   const plan::Conv &op;
   const WinogradKernels &kernels;
@@ -152,14 +159,6 @@ public:
   }
 
 private:
-  /// Calls fn(thread, index) for all indices below `count`, each thread with neighbouring ones.
-  template <typename Fn> void split(int64_t count, Fn fn) const {
-    parallelFor(threads, [&](unsigned thread) {
-      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
-        fn(thread, i);
-    });
-  }
-
   void transformInput(const float *from, int64_t tile, float *input, int64_t row) const {
     kernels.transformInput(tiles.inputs(tile, from, depth, zeros.data()).data(), depth,
                            {input, perPosition, depth, kernels.panel}, row);
@@ -224,17 +223,14 @@ public:
                   units = panelsOf(op.ic()) * blocks;
     for (int64_t begin = 0; begin < count; begin += chunk) {
       const int64_t rows = std::min(chunk, count - begin);
-      parallelRange(threads, rows, 1, [&](int64_t first, int64_t last) {
-        for (int64_t row = first; row < last; ++row) {
-          kernels.transformInput(tiles.inputs(begin + row, from, op.ic(), zeros.data()).data(), op.ic(),
-                                 {input, perInput, kernels.panel, chunk * kernels.panel}, row);
-          window.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
-                                   op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
-        }
+      split(rows, [&](unsigned, int64_t row) {
+        kernels.transformInput(tiles.inputs(begin + row, from, op.ic(), zeros.data()).data(), op.ic(),
+                               {input, perInput, kernels.panel, chunk * kernels.panel}, row);
+        window.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
+                                 op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
       });
-      parallelFor(threads, [&](unsigned thread) {
-        for (int64_t unit = units * thread / threads; unit < units * (thread + 1) / threads; ++unit)
-          multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, op.accumulate() || begin > 0, to);
+      split(units, [&](unsigned thread, int64_t unit) {
+        multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, op.accumulate() || begin > 0, to);
       });
     }
   }

@@ -6,8 +6,9 @@ namespace cleave {
 
 struct Workspace;
 
-/// An Op of a convolution of any kind whose step allows Winograd's method, by F(4x4, 3x3) or F(2x2, 5x5). Null if there is none: the
-/// activations are not nhwc, the channels are no multiples of 16, or the plan is for processors without AVX2.
+/// An Op of a convolution of any kind whose step allows Winograd's method, by F(4x4, 3x3) or F(2x2, 5x5). Null if there
+/// is none: the activations are not nhwc, the channels are no multiples of 16, or the plan is for processors without
+/// AVX2.
 ///
 /// Rounding: with normal numbers the root mean square of the errors is 4 times that of sums in f32, 1.7e-6 of the
 /// results' deviation with 64 channels and 4.4e-6 with 512; the largest error is 6 times as large. A NaN or an infinity
