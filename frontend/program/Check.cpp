@@ -9,6 +9,7 @@
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/plan/steps/Steps.h"
 #include "runtime/session/LearningRate.h"
 #include "runtime/session/RankJob.h"
 #include "runtime/session/Setup.h"
@@ -41,8 +42,8 @@ ir::Bounds::Types typesOf(const plan::Plan &plan) {
 bool usesWinograd(const plan::Plan &plan) {
   for (const plan::Program *program : *plan.programs())
     for (const plan::Segment *segment : *program->segments())
-      for (const plan::Step *step : *segment->steps())
-        if (const plan::Conv *conv = step->op_as_Conv(); conv && conv->winograd())
+      for (uint32_t i = 0; i < check::length(segment->steps()); ++i) // not set where there are none
+        if (const plan::Conv *conv = segment->steps()->Get(i)->op_as_Conv(); conv && conv->winograd())
           return true;
   return false;
 }
@@ -229,7 +230,8 @@ void Check::compareStep(int64_t step, int64_t steps, const DataPosition &at, con
     pieces[key] = {Piece{0, {0}, tensor.values}};
   const ir::Run run = [&] { return std::vector{reckon(at.epoch, rows, step, rateAt(rate, step, steps))}; };
   const ir::Bounds::Types types = typesOf(file->plan());
-  ir::Bounds bounds = ir::Bounds::ofDouble(run, 1, usesWinograd(file->plan())).inTypes(types); // more where that is not enough
+  ir::Bounds bounds = // more runs where one is not enough
+      ir::Bounds::ofDouble(run, 1, usesWinograd(file->plan())).inTypes(types);
   do
     result.difference = difference(bounds, step);
   while (!result.difference.empty() && bounds.widenInTypes(run, types));
