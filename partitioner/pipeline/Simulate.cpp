@@ -6,25 +6,95 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <queue>
+#include <deque>
+#include <limits>
 #include <utility>
 
 namespace cleave::partitioner {
+
+void SharedLinks::add(std::pair<int64_t, int64_t> ends, Flow::Use use) {
+  const auto [flow, added] = flowOf.try_emplace(ends, uint32_t(flows.size()));
+  if (added)
+    flows.emplace_back();
+  flows[flow->second].uses.push_back(use);
+  count = std::max(count, use.link + 1);
+}
+
 namespace {
+
+/// Messages of a schedule that share links: one after the other from a rank to the same other rank.
+class SharedMessages {
+public:
+  SharedMessages(const Schedule &schedule, const SharedLinks &shared)
+      : shared(shared), traffic(shared.flows, shared.count, nullptr), lines(size_t(schedule.ranks)) {}
+
+  /// A message whose flow shares links is ready; false if nothing slows it.
+  bool send(int64_t sender, int64_t receiver, double ready, double seconds, double &arrival) {
+    const auto flow = shared.flowOf.find({sender, receiver});
+    if (flow == shared.flowOf.end())
+      return false;
+    arrival = unknown;
+    auto &line = lines[size_t(sender)][receiver];
+    line.push_back({flow->second, receiver, ready, seconds, &arrival});
+    if (line.size() == 1)
+      begin(line, ready);
+    return true;
+  }
+
+  /// Lets the next message arrive and returns its receiver; none if none is on its way.
+  std::optional<int64_t> arrive() {
+    const std::optional<Traffic::Ended> ended = traffic.next();
+    if (!ended)
+      return std::nullopt;
+    auto &line = *moving[ended->transfer];
+    const int64_t receiver = line.front().receiver;
+    *line.front().arrival = ended->time;
+    line.pop_front();
+    if (!line.empty())
+      begin(line, std::max(ended->time, line.front().ready));
+    return receiver;
+  }
+
+  /// The arrival of what is on its way.
+  static constexpr double unknown = std::numeric_limits<double>::infinity();
+
+private:
+  struct Message {
+    uint32_t flow;
+    int64_t receiver;
+    double ready, seconds;
+    double *arrival;
+  };
+
+  void begin(std::deque<Message> &line, double time) {
+    moving.resize(traffic.add(line.front().flow, time, line.front().seconds) + 1, &line);
+  }
+
+  const SharedLinks &shared;
+  Traffic traffic;
+  std::vector<std::map<int64_t, std::deque<Message>>> lines; ///< by sender and receiver
+  std::vector<std::deque<Message> *> moving;                 ///< by transfer
+};
 
 /// Computes times while a walk visits works. Each (stage, microbatch) receives one message, or one value on the same
 /// rank, in each direction.
 class Clock {
 public:
-  Clock(const Schedule &schedule, const std::vector<StageCosts> &stages, const SharedLinks &shared = noSharedLinks)
-      : schedule(schedule), stages(stages), shared(shared), sharedFree(shared.count),
+  /// `shared`: null, or the messages that share links. A receiver waits for those that are on their way.
+  Clock(const Schedule &schedule, const std::vector<StageCosts> &stages, SharedMessages *shared = nullptr)
+      : schedule(schedule), stages(stages), shared(shared),
         arrived(size_t(2 * schedule.stages() * schedule.microbatches)), free(size_t(schedule.ranks)),
         links(size_t(2 * schedule.ranks)), times(size_t(schedule.ranks)) {
     for (int64_t stage = 0; stage < schedule.stages(); ++stage)
       rankOf.push_back(schedule.rankOf(stage));
     for (size_t rank = 0; rank < times.size(); ++rank)
       times[rank].resize(schedule.order[rank].size());
+  }
+
+  /// Whether what a work reads is on its way.
+  bool waits(const ScheduledWork &work) const {
+    return work.work != Work::WeightGradient &&
+           arrived[slotOf(work.work, work.stage, work.microbatch)] == SharedMessages::unknown;
   }
 
   /// When a work runs whose rank has done those before it, and which has what it reads.
@@ -49,16 +119,13 @@ public:
     const int64_t receiver = rankOf[size_t(reader)];
     if (receiver == int64_t(rank))
       return;
+    const double seconds = stages[size_t(work.stage)].message(work.work);
+    if (shared && shared->send(int64_t(rank), receiver, time.end, seconds, arrival))
+      return;
     // A rank sends to its two neighbours; with two ranks both neighbours are the same rank.
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
-    const double begin = std::max(time.end, link), seconds = stages[size_t(work.stage)].message(work.work);
+    const double begin = std::max(time.end, link);
     arrival = link = begin + seconds;
-    if (const auto found = shared.uses.find({int64_t(rank), receiver}); found != shared.uses.end())
-      for (const SharedLinks::Use &use : found->second) {
-        double &carried = sharedFree[use.link];
-        carried = std::max(carried, time.end) + use.share * seconds;
-        arrival = std::max(arrival, carried);
-      }
     sent(rank, PipelineMessage{work, receiver, {begin, arrival}});
   }
 
@@ -71,9 +138,9 @@ private:
 
   const Schedule &schedule;
   const std::vector<StageCosts> &stages;
-  const SharedLinks &shared;
+  SharedMessages *const shared;
   std::vector<int64_t> rankOf;
-  std::vector<double> sharedFree, arrived, free, links;
+  std::vector<double> arrived, free, links;
   std::vector<std::vector<Span>> times;
 };
 
@@ -87,42 +154,28 @@ double bubbleFraction(const std::vector<RankTimeline> &ranks) {
 
 } // namespace
 
-/// Visits works in the order in which they end. Returns the number of visited works of each rank.
-static std::vector<size_t> visitByTime(const Schedule &schedule, Clock &clock) {
-  using Event = std::pair<double, size_t>; // the end of the next work of a rank
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
-  Progress progress(schedule);
-  std::vector<size_t> done(size_t(schedule.ranks));
-  std::vector<bool> waits(size_t(schedule.ranks), true);
-  const auto wake = [&](size_t rank) {
-    if (!waits[rank] || done[rank] == schedule.order[rank].size() || progress.missing(schedule.order[rank][done[rank]]))
-      return;
-    waits[rank] = false;
-    events.emplace(clock.timeOf(rank, done[rank]).end, rank);
-  };
-  for (size_t rank = 0; rank < done.size(); ++rank)
-    wake(rank);
-  while (!events.empty()) {
-    const size_t rank = events.top().second;
-    events.pop();
-    const ScheduledWork &work = schedule.order[rank][done[rank]];
-    clock.visit(rank, done[rank]++, [](size_t, const PipelineMessage &) {});
-    progress.finish(work);
-    waits[rank] = true;
-    wake(rank);
-    if (const int64_t reader = readerOf(work, schedule.stages()); reader >= 0)
-      wake(size_t(schedule.rankOf(reader)));
-  }
-  return done;
-}
-
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages,
                                                       const SharedLinks &shared) {
-  Clock clock(schedule, stages, shared);
-  const std::vector<size_t> visited =
-      !shared.uses.empty() ? visitByTime(schedule, clock) : walk(schedule, [&](size_t rank, size_t position) {
-        clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
-      });
+  SharedMessages messages(schedule, shared);
+  Clock clock(schedule, stages, &messages);
+  Progress progress(schedule);
+  RankWalk ranks(size_t(schedule.ranks));
+  std::optional<int64_t> receiver;
+  do {
+    if (receiver)
+      ranks.wake(size_t(*receiver));
+    ranks.run([&](size_t rank, size_t position) {
+      const auto &order = schedule.order[rank];
+      if (position == order.size() || progress.missing(order[position]) || clock.waits(order[position]))
+        return false;
+      clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
+      progress.finish(order[position]);
+      if (const int64_t reader = readerOf(order[position], schedule.stages()); reader >= 0)
+        ranks.wake(size_t(schedule.rankOf(reader)));
+      return true;
+    });
+  } while ((receiver = messages.arrive()));
+  const std::vector<size_t> visited = std::move(ranks).done();
   for (size_t rank = 0; rank < visited.size(); ++rank)
     if (visited[rank] < schedule.order[rank].size())
       return std::nullopt;

@@ -1,5 +1,6 @@
 // Simulates a pipeline schedule: the times of all works and messages, and the memory of each rank.
 #pragma once
+#include "partitioner/pipeline/Traffic.h"
 #include "partitioner/schedule/Schedule.h"
 
 #include <cstdint>
@@ -81,18 +82,18 @@ PipelineTimeline simulate(const Schedule &schedule, const std::vector<StageCosts
 
 /// Links that messages of several ranks share, such as that of a node to the network.
 struct SharedLinks {
-  struct Use {
-    size_t link = 0;  ///< number of the link
-    double share = 1; ///< how long messages of one work occupy it, over the time of the message
-  };
-  size_t count = 0;
-  std::map<std::pair<int64_t, int64_t>, std::vector<Use>> uses; ///< by the ranks that send and receive
+  uint32_t count = 0;
+  std::vector<Flow> flows; ///< that share links: the messages of a work are one transfer
+  std::map<std::pair<int64_t, int64_t>, uint32_t> flowOf; ///< by the ranks that send and receive
+
+  /// Adds what the messages from one rank to another use of a link: a share of it, or of several links if above 1.
+  void add(std::pair<int64_t, int64_t> ends, Flow::Use use);
 };
 
 inline const SharedLinks noSharedLinks;
 
-/// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once. A
-/// link carries what is sent over it in the order in which it is ready.
+/// Only the times of each rank's works; nullopt if the schedule never ends. The schedule must have every work once.
+/// Messages to the same rank come one after the other; others share their links (Traffic.h).
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages,
                                                       const SharedLinks &shared = noSharedLinks);
 

@@ -398,14 +398,14 @@ private:
   /// Seconds in which the busiest link between nodes carries what ranks send over it, at the least.
   double secondsOfMessages(const PlanGroup &group, const ScheduleChoice &schedule) const {
     const SharedLinks &shared = input.sharedLinks(group);
-    if (shared.uses.empty())
+    if (shared.flows.empty())
       return 0;
     const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
     const Schedule shape = schedule.shapeOf(group);
     std::vector<double> busy(shared.count);
     const auto send = [&](int64_t from, int64_t to) {
-      if (const auto found = shared.uses.find({from, to}); found != shared.uses.end())
-        for (const SharedLinks::Use &use : found->second)
+      if (const auto found = shared.flowOf.find({from, to}); found != shared.flowOf.end())
+        for (const Flow::Use &use : shared.flows[found->second].uses)
           busy[use.link] += use.share * input.sendSeconds(group, from, to, bytes);
     };
     for (int64_t stage = 0; stage + 1 < shape.stages(); ++stage) {

@@ -169,9 +169,9 @@ void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices)
   std::set<std::map<std::pair<int64_t, int64_t>, double>> seen;
   for (const auto &[link, ofLink] : shares)
     if (seen.insert(ofLink).second) {
+      const uint32_t number = placed.links.count;
       for (const auto &[ends, share] : ofLink)
-        placed.links.uses[ends].push_back({placed.links.count, share});
-      ++placed.links.count;
+        placed.links.add(ends, {number, share});
     }
 }
 

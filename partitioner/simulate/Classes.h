@@ -7,6 +7,7 @@
 #pragma once
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Collectives.h"
+#include "partitioner/pipeline/Traffic.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
@@ -46,23 +47,12 @@ struct Meeting {
   std::vector<Member> members;
 };
 
-/// Transfers that move at the same times: the collectives of a meeting, or the messages from one class to another.
-struct Flow {
-  struct Use {
-    uint32_t link; ///< less than RankClasses::links
-    double share;  ///< of the link, at full speed, by all of the flow's transfers that use the link
-  };
-  double rate = 0;       ///< bytes per second of one transfer at full speed: of a message, or of a group's rings
-  double stretch = 1;    ///< how much longer the bytes move than alone, because the flow's transfers share links
-  std::vector<Use> uses; ///< of links that cannot carry all of their flows at full speed
-};
-
 struct RankClasses {
   std::vector<AlikeRanks> classes;
   std::vector<uint32_t> classOf; ///< per rank
   std::vector<Meeting> meetings;
-  std::vector<Flow> flows; ///< those of `meetings`, then messages
-  uint32_t links = 0;      ///< links that flows share
+  std::vector<Flow> flows; ///< the collectives of each of `meetings`, then the messages from one class to another
+  uint32_t links = 0;      ///< links that cannot carry all of their flows at full speed
 };
 
 /// `plan` has passed the checks of its structure. `devices`: see Topology. `table`: a plan with the ranks and groups

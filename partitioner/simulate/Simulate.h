@@ -9,7 +9,7 @@
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Work.h"
 #include "partitioner/simulate/Classes.h"
-#include "partitioner/simulate/Traffic.h"
+#include "partitioner/pipeline/Traffic.h"
 
 #include <array>
 #include <vector>

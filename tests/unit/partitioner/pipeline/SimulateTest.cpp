@@ -209,9 +209,9 @@ TEST_CASE("messages that leave a node share a link") {
   };
   const std::vector<StageCosts> stages = equal(3, {0, 0, 0, 10, 0, 0}), slow = equal(3, {30, 30, 30, 10, 0, 0});
   const auto shared = [](std::map<std::pair<int64_t, int64_t>, double> shares) {
-    SharedLinks links{.count = 1, .uses = {}};
+    SharedLinks links;
     for (const auto &[ranks, share] : shares)
-      links.uses[ranks].push_back({0, share});
+      links.add(ranks, {0, share});
     return links;
   };
   const SharedLinks none, unused = shared({{{2, 2}, 1.0}});

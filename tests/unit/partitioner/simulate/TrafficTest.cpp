@@ -1,5 +1,5 @@
 // Links that transfers share: on each of them the rates sum to at most its rate at every instant, and no byte is lost.
-#include "partitioner/simulate/Traffic.h"
+#include "partitioner/pipeline/Traffic.h"
 
 #include "partitioner/cost/Constants.h"
 #include "partitioner/simulate/Simulate.h"

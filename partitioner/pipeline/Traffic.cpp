@@ -1,5 +1,5 @@
 // Follows the speeds of transfers from event to event.
-#include "partitioner/simulate/Traffic.h"
+#include "partitioner/pipeline/Traffic.h"
 
 #include <algorithm>
 

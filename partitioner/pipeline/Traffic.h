@@ -5,8 +5,6 @@
 // So at every instant the rates on a link sum to at most its rate. (What a transfer that another link slows leaves of a
 // link is not given to others.)
 #pragma once
-#include "partitioner/simulate/Classes.h"
-
 #include <cstdint>
 #include <optional>
 #include <queue>
@@ -15,9 +13,20 @@
 
 namespace cleave::partitioner {
 
+/// Transfers that move at the same times over the same links.
+struct Flow {
+  struct Use {
+    uint32_t link; ///< number of the link
+    double share;  ///< of the link, at full speed, by all of the flow's transfers that use the link
+  };
+  double rate = 0;       ///< bytes per second of one transfer at full speed: of a message, or of a group's rings
+  double stretch = 1;    ///< how much longer the bytes move than alone, because the flow's transfers share links
+  std::vector<Use> uses; ///< of links that are shared
+};
+
 /// A time in which a transfer has one speed.
 struct TransferPiece {
-  uint32_t flow;     ///< index of RankClasses::flows
+  uint32_t flow;     ///< index of the flow
   double begin, end; ///< seconds
   double speed;      ///< of Flow::rate; at most 1
 };
