@@ -55,7 +55,7 @@ bool isView(mlir::Operation *op);
 
 /// Rematerialises ops that cost nothing in the stage of each user, so that only computed values are sent between
 /// stages, each once. These ops are constants, indices, broadcasts, views, and casts and slices of inputs and
-/// parameters.
+/// parameters; and casts of values that the user's stage reads, too.
 void rematerialiseInStagesOfUsers(mlir::func::FuncOp func);
 
 } // namespace cleave::partitioner

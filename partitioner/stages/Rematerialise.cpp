@@ -42,11 +42,20 @@ bool isFreeToRematerialise(Operation *op) {
   return isOfConstants(op);
 }
 
+/// Whether a cast reads a value that another op of `stage` reads, too, and that is sent there in any case.
+bool isOfSentValue(Operation *op, int64_t stage) {
+  return isa<ir::CastOp>(op) && llvm::any_of(op->getOperand(0).getUsers(), [&](Operation *user) {
+           return user != op && !isa<func::ReturnOp>(user) && ir::stageOf(user) == stage;
+         });
+}
+
 void rematerialise(Operation *op) {
   std::map<int64_t, SmallVector<OpOperand *>> uses;
+  const bool everywhere = isFreeToRematerialise(op);
   bool here = false;
   for (OpOperand &use : op->getUses())
-    if (isa<func::ReturnOp>(use.getOwner()) || ir::stageOf(use.getOwner()) == ir::stageOf(op))
+    if (isa<func::ReturnOp>(use.getOwner()) || ir::stageOf(use.getOwner()) == ir::stageOf(op) ||
+        !(everywhere || isOfSentValue(op, ir::stageOf(use.getOwner()))))
       here = true;
     else
       uses[ir::stageOf(use.getOwner())].push_back(&use);
@@ -72,8 +81,7 @@ void rematerialiseInStagesOfUsers(func::FuncOp func) {
   for (Operation &op : func.getBody().front().without_terminator())
     ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) // a copy's operands are visited after it
-    if (isFreeToRematerialise(op))
-      rematerialise(op);
+    rematerialise(op);
 }
 
 } // namespace cleave::partitioner
