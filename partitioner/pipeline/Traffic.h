@@ -1,6 +1,6 @@
 // Transfers that share links, in the order of time.
 //
-// A link that cannot carry all transfers at full speed is divided among them in proportion to the rates that they would
+// A link that cannot carry all transfers at full speed is divided among them in proportion to the rates that each would
 // have alone; a transfer is as fast as its slowest link lets it be. Speeds change only when a transfer begins or ends.
 // So at every instant the rates on a link sum to at most its rate. (What a transfer that another link slows leaves of a
 // link is not given to others.)
@@ -17,10 +17,10 @@ namespace cleave::partitioner {
 struct Flow {
   struct Use {
     uint32_t link; ///< number of the link
-    double share;  ///< of the link, at full speed, by all of the flow's transfers that use the link
+    double share;  ///< of the link, by all of the flow's transfers that use it, as if each were alone
   };
   double rate = 0;       ///< bytes per second of one transfer at full speed: of a message, or of a group's rings
-  double stretch = 1;    ///< how much longer the bytes move than alone, because the flow's transfers share links
+  double stretch = 1;    ///< how much longer bytes move at full speed than alone: the flow's transfers share links
   std::vector<Use> uses; ///< of links that are shared
 };
 
@@ -60,13 +60,14 @@ private:
     }
   };
   void change(double time, uint32_t flow);
+  double mostOf(uint32_t link) const;
   void setSpeed(double time, uint32_t number);
 
   const std::span<const Flow> flows;
   std::vector<TransferPiece> *pieces;
   std::vector<Transfer> transfers;
   std::vector<std::vector<uint32_t>> active; ///< by link: transfers
-  std::vector<double> load;                  ///< by link: sum of the shares of its transfers
+  std::vector<double> most;                  ///< by link: the speed, of that alone, that its transfers may have
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
 };
 

@@ -167,13 +167,10 @@ private:
     std::set<FlowShares> shared;
     for (const FlowShares &uses : links) {
       double most = 0;
-      FlowShares parts;
-      for (const auto &[flow, share] : uses) {
-        parts[flow] = share / ranks.flows[flow].stretch;
-        most += parts[flow] * static_cast<double>(together[flow]);
-      }
+      for (const auto &[flow, share] : uses)
+        most += share / ranks.flows[flow].stretch * static_cast<double>(together[flow]);
       if (most > 1 + 1e-9)
-        shared.insert(std::move(parts));
+        shared.insert(uses);
     }
     for (const FlowShares &uses : shared) {
       for (const auto &[flow, share] : uses)

@@ -181,10 +181,14 @@ TEST_CASE("transfers on random links: rates fit the links, and every transfer mo
     const auto part = [&](double most) { return std::uniform_real_distribution<>(0.01, most)(random); };
     const uint32_t links = 1 + random() % 6;
     std::vector<Flow> flows(1 + random() % 8);
-    for (Flow &flow : flows)
+    for (Flow &flow : flows) { // of one to three transfers at the same time
+      const double count = double(1 + random() % 3);
       for (uint32_t link = 0; link < links; ++link)
-        if (random() % 2)
-          flow.uses.push_back({link, part(1)});
+        if (random() % 2) {
+          flow.uses.push_back({link, count * part(1)});
+          flow.stretch = std::max(flow.stretch, flow.uses.back().share);
+        }
+    }
     std::vector<TransferPiece> pieces;
     Traffic traffic(flows, links, &pieces);
     std::vector<double> begins, lengths, moved(flows.size(), 0), asked(flows.size(), 0);
@@ -216,9 +220,23 @@ TEST_CASE("transfers on random links: rates fit the links, and every transfer mo
     LinkCheck check;
     for (uint32_t f = 0; f < flows.size(); ++f)
       for (const Flow::Use &use : flows[f].uses)
-        check.use(fmt::format("{}", use.link), 1, f, use.share);
+        check.use(fmt::format("{}", use.link), 1, f, use.share / flows[f].stretch);
     CHECK(check.most(pieces) <= 1 + 1e-9);
   }
+}
+
+TEST_CASE("transfers have equal speeds on a link, however many a flow has at the same time") {
+  // Each transfer uses half of the link; four are one flow, which takes twice as long alone.
+  const std::vector<Flow> flows{{.stretch = 1, .uses = {{0, 0.5}}}, {.stretch = 2, .uses = {{0, 2}}}};
+  Traffic traffic(flows, 1, nullptr);
+  traffic.add(0, 0, 1), traffic.add(1, 0, 2);
+  CHECK(traffic.next()->time == Approx(2.5));
+  CHECK(traffic.next()->time == Approx(2.5));
+  // Where another link slows a flow, the rest of this one is for others.
+  const std::vector<Flow> slow{{.stretch = 1, .uses = {{0, 1}}}, {.stretch = 4, .uses = {{0, 1}, {1, 4}}}};
+  Traffic rest(slow, 2, nullptr);
+  rest.add(0, 0, 1), rest.add(1, 0, 10);
+  CHECK(rest.next()->time == Approx(1 / 0.75));
 }
 
 TEST_CASE("whatever random plans send, no link carries more than its rate") {
