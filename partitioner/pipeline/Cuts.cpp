@@ -35,6 +35,51 @@ std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts)
   return begins;
 }
 
+std::vector<size_t> cutsBySends(const std::vector<double> &costs, size_t parts,
+                                const std::function<double(size_t part, size_t begin)> &sends, double passes) {
+  constexpr double none = std::numeric_limits<double>::infinity(), factor = 1.15, rounding = 1 + 1e-9;
+  const size_t n = costs.size();
+  std::vector<double> sum(n + 1, 0);
+  for (size_t i = 0; i < n; ++i)
+    sum[i + 1] = sum[i] + costs[i];
+  std::vector<std::vector<double>> sent(parts, std::vector<double>(n, 0));
+  for (size_t p = 1; p < parts; ++p)
+    for (size_t j = p; j + (parts - p) <= n; ++j)
+      sent[p][j] = sends(p, j);
+  std::vector<size_t> found = balancedCuts(costs, parts);
+  const auto costOf = [&](const std::vector<size_t> &begins) {
+    double all = 0, most = 0;
+    for (size_t p = 0; p < parts; ++p) {
+      const double one = sent[p][begins[p]];
+      all += one;
+      most = std::max({most, one / 2, sum[p + 1 < parts ? begins[p + 1] : n] - sum[begins[p]]});
+    }
+    return passes * most + all;
+  };
+  double least = costOf(found), limit = 0;
+  for (size_t p = 0; p < parts; ++p)
+    limit = std::max(limit, sum[p + 1 < parts ? found[p + 1] : n] - sum[found[p]]);
+  // For each limit of the largest sum or message: the cuts with the fewest messages.
+  for (; limit > 0 && passes * limit < least; limit *= factor) {
+    std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, none));
+    std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(n + 1, 0));
+    best[0][0] = 0;
+    for (size_t p = 1; p <= parts; ++p)
+      for (size_t i = p; i <= n; ++i)
+        for (size_t j = i; j-- > p - 1 && sum[i] - sum[j] <= limit * rounding;)
+          if (const double all = best[p - 1][j] + sent[p - 1][j]; all < best[p][i] && sent[p - 1][j] <= 2 * limit)
+            best[p][i] = all, from[p][i] = j;
+    if (best[parts][n] == none)
+      continue;
+    std::vector<size_t> begins(parts);
+    for (size_t p = parts, i = n; p > 0; --p)
+      i = begins[p - 1] = from[p][i];
+    if (const double cost = costOf(begins); cost < least)
+      least = cost, found = std::move(begins);
+  }
+  return found;
+}
+
 std::vector<size_t> balancedCuts(const UnevenParts &parts) {
   constexpr double none = std::numeric_limits<double>::infinity();
   const size_t count = parts.kindOf.size(), n = parts.costs.front().size();

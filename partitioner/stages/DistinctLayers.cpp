@@ -83,18 +83,32 @@ std::vector<double> crossingBytes(const std::vector<Layer> &layers) {
   for (size_t i = 0; i < layers.size(); ++i)
     for (Operation *op : layers[i].ops)
       layerOf[op] = i;
+  // The last layer that reads a value, itself or by a view, which is made again in the layer of its user.
+  const auto lastOf = [&](Value value, auto self) -> size_t {
+    size_t last = 0;
+    for (Operation *user : value.getUsers())
+      if (isView(user) && !isa<ir::CastOp>(user))
+        last = std::max(last, self(user->getResult(0), self));
+      else if (const auto found = layerOf.find(user); found != layerOf.end())
+        last = std::max(last, found->second);
+    return last;
+  };
+  DenseMap<Value, size_t> sentTo; // computed values and their views -> the last layer to which they are sent
   std::vector<double> bytes(layers.size());
   for (size_t i = 0; i < layers.size(); ++i)
-    for (Operation *op : layers[i].ops)
+    for (Operation *op : layers[i].ops) {
+      const auto source = op->getNumOperands() ? sentTo.find(op->getOperand(0)) : sentTo.end();
+      const bool view = isView(op), cast = isa<ir::CastOp>(op);
+      if (op->getOperands().empty() || (view && source == sentTo.end())) // of parameters, inputs or constants
+        continue;
+      const size_t before = view ? source->second : i; // a cast of what is sent as well is made there
       for (Value result : op->getResults()) {
-        size_t last = i;
-        for (Operation *user : result.getUsers())
-          if (const auto found = layerOf.find(user);
-              found != layerOf.end() && !isView(op) && !op->getOperands().empty())
-            last = std::max(last, found->second);
-        for (size_t k = i; k < last; ++k)
+        const size_t last = view && !cast ? before : std::max(before, lastOf(result, lastOf));
+        for (size_t k = std::max(i, before); k < last; ++k)
           bytes[k] += bytesOfType(result.getType());
+        sentTo[result] = last;
       }
+    }
   return bytes;
 }
 

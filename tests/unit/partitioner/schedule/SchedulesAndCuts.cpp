@@ -7,12 +7,14 @@
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
+#include <bit>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+#include <random>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <random>
 
 using namespace cleave;
 using namespace cleave::partitioner;
@@ -121,6 +123,45 @@ TEST_CASE("balanced cuts are as good as brute force") {
     REQUIRE(begins.size() == parts);
     CHECK(std::is_sorted(begins.begin(), begins.end()));
     CHECK(worstOf(begins) == best);
+  }
+}
+
+TEST_CASE("cuts weigh the messages between parts") {
+  std::mt19937 random(5);
+  const auto draw = [&](int most) { return double(random() % unsigned(most)); };
+  for (int round = 0; round < 200; ++round) {
+    const size_t items = 2 + random() % 7, parts = 1 + random() % items;
+    std::vector<double> costs(items);
+    for (double &cost : costs)
+      cost = draw(10);
+    std::vector<std::vector<double>> sent(parts, std::vector<double>(items));
+    for (auto &ofPart : sent)
+      for (double &one : ofPart)
+        one = draw(30);
+    const double passes = 1 + draw(8);
+    const auto costOf = [&](const std::vector<size_t> &begins) {
+      double all = 0, most = 0;
+      for (size_t p = 0; p < parts; ++p) {
+        const size_t end = p + 1 < parts ? begins[p + 1] : items;
+        most = std::max(most, std::accumulate(costs.begin() + long(begins[p]), costs.begin() + long(end), 0.0));
+        if (p > 0)
+          all += sent[p][begins[p]], most = std::max(most, sent[p][begins[p]] / 2);
+      }
+      return passes * most + all;
+    };
+    double least = INFINITY;
+    for (unsigned mask = 0; mask < 1u << (items - 1); ++mask)
+      if (size_t(std::popcount(mask)) + 1 == parts) {
+        std::vector<size_t> begins{0};
+        for (size_t i = 0; i + 1 < items; ++i)
+          if (mask >> i & 1)
+            begins.push_back(i + 1);
+        least = std::min(least, costOf(begins));
+      }
+    const std::vector<size_t> begins =
+        cutsBySends(costs, parts, [&](size_t part, size_t begin) { return sent[part][begin]; }, passes);
+    REQUIRE(begins.size() == parts);
+    CHECK(costOf(begins) <= 1.15 * least + 1e-9);
   }
 }
 
