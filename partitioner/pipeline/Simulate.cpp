@@ -22,62 +22,137 @@ void SharedLinks::add(std::pair<int64_t, int64_t> ends, Flow::Use use) {
 
 namespace {
 
+/// What a work sends to its reader: each stage and microbatch reads one message in each direction.
+size_t messageOf(const Schedule &schedule, Work work, int64_t reader, int64_t microbatch) {
+  return size_t(((work == Work::Forward ? 0 : schedule.stages()) + reader) * schedule.microbatches + microbatch);
+}
+
 /// Messages of a schedule that share links: one after the other from a rank to the same other rank.
 class SharedMessages {
 public:
   SharedMessages(const Schedule &schedule, const SharedLinks &shared)
-      : shared(shared), traffic(shared.flows, shared.count, nullptr), lines(size_t(schedule.ranks)) {}
+      : shared(shared), traffic(shared.flows, shared.count, nullptr), lines(size_t(schedule.ranks)),
+        messages(size_t(2 * schedule.stages() * schedule.microbatches)) {
+    if (!shared.oneAhead || shared.flows.empty())
+      return;
+    for (const auto &order : schedule.order) {
+      std::map<int64_t, size_t> before; // by sender
+      for (const ScheduledWork &work : order)
+        if (const int64_t sender = neighbourOf(schedule, work, false); sender >= 0) {
+          const size_t message = messageOf(schedule, work.work, work.stage, work.microbatch);
+          if (const auto [last, first] = before.try_emplace(sender, message); !first) {
+            messages[std::exchange(last->second, message)].next = message;
+            messages[message].awaited = unknown;
+          }
+        }
+      std::map<int64_t, std::pair<size_t, size_t>> sent; // by stage, the last two gradients
+      for (const ScheduledWork &work : order)
+        if (work.work != Work::Forward && neighbourOf(schedule, work, true) >= 0) {
+          const auto own = sent.try_emplace(work.stage, none, none).first;
+          auto &[second, last] = own->second;
+          messages[messageOf(schedule, work.work, work.stage, work.microbatch)].place = second;
+          second = std::exchange(last, messageOf(schedule, work.work, work.stage - 1, work.microbatch));
+        }
+    }
+  }
 
-  /// A message whose flow shares links is ready; false if nothing slows it.
-  bool send(int64_t sender, int64_t receiver, double ready, double seconds, double &arrival) {
+  /// The message that must have arrived before a work begins, because its result takes the same place.
+  std::optional<size_t> inPlaceOf(size_t number) const {
+    const size_t place = messages[number].place;
+    return place == none ? std::nullopt : std::optional(place);
+  }
+
+  /// A message is ready; false if it does not share links.
+  bool send(int64_t sender, int64_t receiver, size_t number, double ready, double seconds, double &arrival) {
     const auto flow = shared.flowOf.find({sender, receiver});
     if (flow == shared.flowOf.end())
       return false;
     arrival = unknown;
-    auto &line = lines[size_t(sender)][receiver];
-    line.push_back({flow->second, receiver, ready, seconds, &arrival});
-    if (line.size() == 1)
-      begin(line, ready);
+    Message &message = messages[number];
+    Line &line = lines[size_t(sender)][receiver];
+    message.flow = flow->second, message.sender = sender, message.receiver = receiver;
+    message.ready = ready, message.seconds = seconds, message.arrival = &arrival, message.line = &line;
+    line.waiting.push_back(number);
+    tryNext(line);
     return true;
   }
 
-  /// Lets the next message arrive and returns its receiver; none if none is on its way.
-  std::optional<int64_t> arrive() {
-    const std::optional<Traffic::Ended> ended = traffic.next();
+  /// A rank begins to work with a message.
+  void read(size_t number, double time) {
+    if (const size_t next = messages[number].next; next != none) {
+      messages[next].awaited = time;
+      if (messages[next].line)
+        tryNext(*messages[next].line);
+    }
+  }
+
+  /// Lets the next message arrive and returns the ranks at its ends; none if none is on its way.
+  std::optional<std::pair<int64_t, int64_t>> arrive() {
+    std::optional<Traffic::Ended> ended = traffic.next();
+    for (auto &from : lines) // if messages are sent in another order than they are read
+      for (auto line = from.begin(); !ended && line != from.end(); ++line)
+        if (!line->second.waiting.empty()) {
+          messages[line->second.waiting.front()].awaited = 0;
+          tryNext(line->second);
+          ended = traffic.next();
+        }
     if (!ended)
       return std::nullopt;
-    auto &line = *moving[ended->transfer];
-    const int64_t receiver = line.front().receiver;
-    *line.front().arrival = ended->time;
-    line.pop_front();
-    if (!line.empty())
-      begin(line, std::max(ended->time, line.front().ready));
-    return receiver;
+    const Message &message = messages[moving[ended->transfer]];
+    *message.arrival = message.line->free = ended->time;
+    message.line->moves = false;
+    tryNext(*message.line);
+    return std::pair(message.sender, message.receiver);
   }
 
   /// The arrival of what is on its way.
   static constexpr double unknown = std::numeric_limits<double>::infinity();
 
 private:
+  static constexpr size_t none = SIZE_MAX;
+  struct Line {
+    std::deque<size_t> waiting; ///< messages
+    bool moves = false;
+    double free = 0;
+  };
   struct Message {
-    uint32_t flow;
-    int64_t receiver;
-    double ready, seconds;
-    double *arrival;
+    uint32_t flow = 0;
+    int64_t sender = 0, receiver = 0;
+    double ready = 0, awaited = 0, seconds = 0; ///< awaited: from when on the receiver has a place for it
+    double *arrival = nullptr;
+    Line *line = nullptr;
+    size_t next = none;  ///< that the receiver reads after it from the same rank
+    size_t place = none; ///< see inPlaceOf, of the work that reads the message
   };
 
-  void begin(std::deque<Message> &line, double time) {
-    moving.resize(traffic.add(line.front().flow, time, line.front().seconds) + 1, &line);
+  /// The rank that sends a work what it reads, or (`after`) to which its result goes; -1: no other rank.
+  static int64_t neighbourOf(const Schedule &schedule, const ScheduledWork &work, bool after) {
+    const int64_t stage = work.stage + ((work.work == Work::Forward) == after ? 1 : -1);
+    if (work.work == Work::WeightGradient || stage < 0 || stage == schedule.stages())
+      return -1;
+    const int64_t rank = schedule.rankOf(stage);
+    return rank == schedule.rankOf(work.stage) ? -1 : rank;
+  }
+
+  void tryNext(Line &line) {
+    if (line.moves || line.waiting.empty() || messages[line.waiting.front()].awaited == unknown)
+      return;
+    const size_t number = line.waiting.front();
+    const Message &message = messages[number];
+    const double begin = std::max({line.free, message.ready, message.awaited});
+    moving.resize(traffic.add(message.flow, begin, message.seconds) + 1, number);
+    line.moves = true;
+    line.waiting.pop_front();
   }
 
   const SharedLinks &shared;
   Traffic traffic;
-  std::vector<std::map<int64_t, std::deque<Message>>> lines; ///< by sender and receiver
-  std::vector<std::deque<Message> *> moving;                 ///< by transfer
+  std::vector<std::map<int64_t, Line>> lines; ///< by sender and receiver
+  std::vector<Message> messages;              ///< see messageOf
+  std::vector<size_t> moving;                 ///< messages, by transfer
 };
 
-/// Computes times while a walk visits works. Each (stage, microbatch) receives one message, or one value on the same
-/// rank, in each direction.
+/// Computes times while a walk visits works.
 class Clock {
 public:
   /// `shared`: null, or the messages that share links. A receiver waits for those that are on their way.
@@ -91,10 +166,9 @@ public:
       times[rank].resize(schedule.order[rank].size());
   }
 
-  /// Whether what a work reads is on its way.
+  /// Whether a message for which a work waits is on its way.
   bool waits(const ScheduledWork &work) const {
-    return work.work != Work::WeightGradient &&
-           arrived[slotOf(work.work, work.stage, work.microbatch)] == SharedMessages::unknown;
+    return work.work != Work::WeightGradient && arrivalFor(work) == SharedMessages::unknown;
   }
 
   /// When a work runs whose rank has done those before it, and which has what it reads.
@@ -102,7 +176,7 @@ public:
     const ScheduledWork &work = schedule.order[rank][position];
     double begin = work.work == Work::Forward ? std::max(free[rank], stages[size_t(work.stage)].ready) : free[rank];
     if (work.work != Work::WeightGradient)
-      begin = std::max(begin, arrived[slotOf(work.work, work.stage, work.microbatch)]);
+      begin = std::max(begin, arrivalFor(work));
     return {begin, begin + stages[size_t(work.stage)].of(work.work)};
   }
 
@@ -111,16 +185,19 @@ public:
     const ScheduledWork &work = schedule.order[rank][position];
     const Span &time = times[rank][position] = timeOf(rank, position);
     free[rank] = time.end;
+    if (shared && work.work != Work::WeightGradient)
+      shared->read(messageOf(schedule, work.work, work.stage, work.microbatch), time.begin);
     const int64_t reader = readerOf(work, schedule.stages());
     if (reader < 0)
       return;
-    double &arrival = arrived[slotOf(work.work, reader, work.microbatch)];
+    const size_t message = messageOf(schedule, work.work, reader, work.microbatch);
+    double &arrival = arrived[message];
     arrival = time.end;
     const int64_t receiver = rankOf[size_t(reader)];
     if (receiver == int64_t(rank))
       return;
     const double seconds = stages[size_t(work.stage)].message(work.work);
-    if (shared && shared->send(int64_t(rank), receiver, time.end, seconds, arrival))
+    if (shared && shared->send(int64_t(rank), receiver, message, time.end, seconds, arrival))
       return;
     // A rank sends to its two neighbours; with two ranks both neighbours are the same rank.
     double &link = links[2 * rank + (receiver != int64_t(rank + 1) % schedule.ranks)];
@@ -132,8 +209,10 @@ public:
   std::vector<std::vector<Span>> take() { return std::move(times); }
 
 private:
-  size_t slotOf(Work work, int64_t stage, int64_t microbatch) const {
-    return size_t(((work == Work::Forward ? 0 : schedule.stages()) + stage) * schedule.microbatches + microbatch);
+  double arrivalFor(const ScheduledWork &work) const {
+    const size_t read = messageOf(schedule, work.work, work.stage, work.microbatch);
+    const auto place = shared ? shared->inPlaceOf(read) : std::nullopt;
+    return std::max(arrived[read], place ? arrived[*place] : 0);
   }
 
   const Schedule &schedule;
@@ -160,10 +239,10 @@ std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, 
   Clock clock(schedule, stages, &messages);
   Progress progress(schedule);
   RankWalk ranks(size_t(schedule.ranks));
-  std::optional<int64_t> receiver;
+  std::optional<std::pair<int64_t, int64_t>> ends;
   do {
-    if (receiver)
-      ranks.wake(size_t(*receiver));
+    if (ends)
+      ranks.wake(size_t(ends->first)), ranks.wake(size_t(ends->second));
     ranks.run([&](size_t rank, size_t position) {
       const auto &order = schedule.order[rank];
       if (position == order.size() || progress.missing(order[position]) || clock.waits(order[position]))
@@ -174,7 +253,7 @@ std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, 
         ranks.wake(size_t(schedule.rankOf(reader)));
       return true;
     });
-  } while ((receiver = messages.arrive()));
+  } while ((ends = messages.arrive()));
   const std::vector<size_t> visited = std::move(ranks).done();
   for (size_t rank = 0; rank < visited.size(); ++rank)
     if (visited[rank] < schedule.order[rank].size())

@@ -85,6 +85,9 @@ struct SharedLinks {
   uint32_t count = 0;
   std::vector<Flow> flows; ///< that share links: the messages of a work are one transfer
   std::map<std::pair<int64_t, int64_t>, uint32_t> flowOf; ///< by the ranks that send and receive
+  /// Whether a message moves only from when on its receiver works with the one before it from the same rank, and a
+  /// stage keeps the places of two gradients that it sends.
+  bool oneAhead = false;
 
   /// Adds what the messages from one rank to another use of a link: a share of it, or of several links if above 1.
   void add(std::pair<int64_t, int64_t> ends, Flow::Use use);

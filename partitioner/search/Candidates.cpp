@@ -9,6 +9,42 @@
 
 namespace cleave::partitioner {
 
+PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp) {
+  return {group.split, group.pipeline, group.microbatches, group.order, schedule.name, schedule.chunks, byOp};
+}
+
+double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow, double> &simulated, double others) {
+  double lower = others;
+  for (const Candidate &one : candidates) {
+    const auto known = simulated.find(rowOf(one.group, one.schedule, one.byOp));
+    lower = std::min(lower, known != simulated.end() ? known->second : one.estimate.seconds);
+  }
+  return lower;
+}
+
+std::vector<SearchLayer> withSent(std::vector<SearchLayer> layers, const PlanCosts &usual, const PlanCosts &solved) {
+  for (SearchLayer &layer : layers) {
+    const auto before = usual.layers.find(layer.measured), now = solved.layers.find(layer.measured);
+    if (before != usual.layers.end() && now != solved.layers.end() && before->second.sent > 0)
+      layer.sentBytes *= std::max(1.0, now->second.sent / before->second.sent);
+  }
+  return layers;
+}
+
+std::vector<RecomputeRule> rulesOf(const std::vector<SearchLayer> &layers,
+                                   const std::vector<Recomputation> &recompute) {
+  std::map<Recomputation, int64_t> counts;
+  for (const Recomputation kind : recompute)
+    ++counts[kind];
+  const Recomputation most =
+      std::ranges::max_element(counts, {}, [](const auto &entry) { return entry.second; })->first;
+  std::vector<RecomputeRule> rules{{RecomputeRule::everyLayer, most, "search"}};
+  for (size_t i = 0; i < recompute.size(); ++i)
+    if (recompute[i] != most && layers[i].ownRule)
+      rules.push_back({layers[i].path, recompute[i], "search"});
+  return rules;
+}
+
 std::vector<Recomputation> recomputeOf(const PlanGroup &group) {
   return std::vector(static_cast<size_t>(group.pipeline), group.split.recompute);
 }
@@ -91,6 +127,10 @@ std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup 
   const Estimator estimator = estimatorOf(input, group, *positions);
   plan.begins = estimator.cut(schedule);
   plan.estimate = estimator.of(schedule, plan.begins);
+  if (std::vector<size_t> other = estimator.cutBySends(schedule); !other.empty())
+    if (Estimate estimate = estimator.of(schedule, other);
+        estimate.fits() && (!plan.estimate.fits() || estimate.seconds < plan.estimate.seconds))
+      plan.begins = std::move(other), plan.estimate = std::move(estimate);
   int64_t passes = 1'000'000;
   if (plan.estimate.fits())
     moveCuts(input, plan, passes);
@@ -99,7 +139,7 @@ std::optional<Candidate> estimatePlan(const SearchInput &input, const PlanGroup 
 
 std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain) {
   constexpr size_t mostAlike = 2;
-  std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> alike;
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, size_t> alike;
   std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
   std::vector<const Candidate *> chosen, others;
   for (const Candidate &candidate : candidates) {
@@ -109,7 +149,7 @@ std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, siz
              .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
              .second)
       continue;
-    const bool differs = ++alike[{split.data, split.tensor, group.pipeline}] <= mostAlike;
+    const bool differs = ++alike[{split.data, split.tensor, group.pipeline, candidate.byOp}] <= mostAlike;
     (differs ? chosen : others).push_back(&candidate);
   }
   chosen.insert(chosen.end(), others.begin(), others.end());

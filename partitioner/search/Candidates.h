@@ -3,8 +3,13 @@
 #include "partitioner/search/Estimate.h"
 #include "partitioner/search/Sites.h"
 
+#include <array>
 #include <functional>
+#include <map>
 #include <optional>
+#include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace cleave::partitioner {
@@ -62,6 +67,21 @@ struct Candidate {
   std::vector<Recomputation> safer;     ///< if that may not fit, by an error of the estimate; or empty
   bool byOp = false;                    ///< with the shardings of single ops that the solver found
 };
+
+/// A row of the space, with default or (byOp) solved shardings.
+using PlanRow =
+    std::tuple<SplitChoice, int64_t, int64_t, std::array<AxisRole, axisRoles.size()>, std::string, int64_t, bool>;
+PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp = false);
+
+/// No plan takes less: those of `simulated` take what that says, other candidates what is estimated, and the rest of
+/// the space `others`.
+double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow, double> &simulated, double others);
+
+/// The layers of a model with what they send in solved shardings, in which a rank may have more of a value.
+std::vector<SearchLayer> withSent(std::vector<SearchLayer> layers, const PlanCosts &usual, const PlanCosts &solved);
+
+/// One rule for all layers, and one for each layer that recomputes otherwise.
+std::vector<RecomputeRule> rulesOf(const std::vector<SearchLayer> &layers, const std::vector<Recomputation> &recompute);
 
 /// The recomputation that a group names, at every position of its pipeline.
 std::vector<Recomputation> recomputeOf(const PlanGroup &group);

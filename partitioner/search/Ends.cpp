@@ -65,8 +65,9 @@ double endOfExchanges(const std::vector<StagePasses> &stages) {
   for (const StagePasses &stage : stages) {
     const auto first = std::ranges::find_if(stage.layers, &LayerCost::exchangesBackward);
     if (first != stage.layers.end())
-      end =
-          std::max(end, stage.split ? stage.lastInputsEnd : gradientTimes(stage)[size_t(first - stage.layers.begin())]);
+      end = std::max(end, stage.split
+                              ? stage.lastInputsEnd
+                              : gradientTimes(stage)[size_t(first - stage.layers.begin())] - (*first)->afterExchanges);
   }
   return end;
 }
@@ -74,8 +75,8 @@ double endOfExchanges(const std::vector<StagePasses> &stages) {
 } // namespace
 
 std::vector<double> readyTimes(const PlanCosts &use, const std::vector<std::vector<const LayerCost *>> &stages,
-                               double scale) {
-  const double work = use.beginWork * scale;
+                               double scale, bool oneMicrobatch) {
+  const double work = (use.beginWork - (oneMicrobatch ? use.beginFills : 0)) * scale;
   double gathered = use.beginOthers;
   for (const auto &layers : stages)
     for (const LayerCost *layer : layers)

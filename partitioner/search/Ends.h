@@ -13,9 +13,10 @@
 namespace cleave::partitioner {
 
 /// When each stage of a rank may begin at the earliest, so that all its layers have their gathered parameters in time,
-/// in seconds. `stages`: their layers. `scale`: the rank's parameters over those of `use`.
+/// in seconds. `stages`: their layers. `scale`: the rank's parameters over those of `use`. `oneMicrobatch`: there is no
+/// other one, so that gradients are not added up.
 std::vector<double> readyTimes(const PlanCosts &use, const std::vector<std::vector<const LayerCost *>> &stages,
-                               double scale);
+                               double scale, bool oneMicrobatch = false);
 
 /// A stage of a rank, with the times of its last passes, in seconds.
 struct StagePasses {

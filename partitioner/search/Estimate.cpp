@@ -105,6 +105,27 @@ std::vector<size_t> Estimator::cut(const ScheduleChoice &schedule) const {
   return layersOf(units, balancedCuts(parts));
 }
 
+std::vector<size_t> Estimator::cutBySends(const ScheduleChoice &schedule) const {
+  const Schedule shape = schedule.shapeOf(group);
+  const Units units = unitsOf();
+  const auto stages = static_cast<size_t>(shape.stages());
+  if (positions.size() > 1 || stages == 1 || stages == begins.size() || stages > units.first.size())
+    return {};
+  const auto sentTo = [&](size_t unit) { return layers[units.first[unit] - 1].sentBytes; };
+  bool differ = false;
+  for (size_t unit = 2; unit < units.first.size(); ++unit)
+    differ |= sentTo(unit) != sentTo(1);
+  if (!differ)
+    return {};
+  const auto sends = [&](size_t stage, size_t unit) {
+    const int64_t from = shape.rankOf(static_cast<int64_t>(stage) - 1), to = shape.rankOf(static_cast<int64_t>(stage));
+    const double bytes = static_cast<double>(group.split.rowsOfRank()) * sentTo(unit);
+    return from == to ? 0 : network.send(from, to, bytes) + network.send(to, from, bytes);
+  };
+  return layersOf(units,
+                  cutsBySends(secondsOf(units, costsAt(0)), stages, sends, static_cast<double>(group.microbatches)));
+}
+
 void Estimator::add(Memory &memory, const LayerCost &layer) {
   memory.fixed += layer.parameters + layer.copies + layer.gradients + layer.states;
   memory.kept += layer.kept + layer.scores;
@@ -219,7 +240,8 @@ std::vector<StageCosts> Estimator::costsOf(const Schedule &schedule, const std::
     std::vector<std::vector<const LayerCost *>> own;
     for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
       own.push_back(layersOf(stages[static_cast<size_t>(schedule.stageOf(position, chunk))], position));
-    const std::vector<double> ready = readyTimes(costsAt(position), own, shareOf(schedule, stages, position));
+    const std::vector<double> ready =
+        readyTimes(costsAt(position), own, shareOf(schedule, stages, position), group.microbatches == 1);
     for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
       costs[static_cast<size_t>(schedule.stageOf(position, chunk))].ready =
           milliseconds * ready[static_cast<size_t>(chunk)];
@@ -454,15 +476,24 @@ Estimate Estimator::memoryOf(const ScheduleChoice &choice, const std::vector<siz
 }
 
 Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {
-  if (begins.empty())
-    return {INFINITY, INFINITY, 0};
-  return of(choice.of(group), begins);
+  return of(choice, begins, network.shared);
 }
 
-Estimate Estimator::of(const Schedule &schedule, const std::vector<size_t> &begins) const {
+Estimate Estimator::atLeast(const ScheduleChoice &choice, const std::vector<size_t> &begins) const {
+  return of(choice, begins, noSharedLinks);
+}
+
+Estimate Estimator::of(const ScheduleChoice &choice, const std::vector<size_t> &begins,
+                       const SharedLinks &shared) const {
+  if (begins.empty())
+    return {INFINITY, INFINITY, 0};
+  return of(choice.of(group), begins, shared);
+}
+
+Estimate Estimator::of(const Schedule &schedule, const std::vector<size_t> &begins, const SharedLinks &shared) const {
   Estimate estimate{INFINITY, -INFINITY, INFINITY};
   const std::vector<Stage> stages = stagesOf(schedule, begins);
-  const auto times = timesOf(schedule, costsOf(schedule, stages), network.shared);
+  const auto times = timesOf(schedule, costsOf(schedule, stages), shared);
   if (!times)
     return {INFINITY, INFINITY, 0};
   estimate.seconds = withEnds(schedule, begins, stages, *times);
@@ -491,9 +522,14 @@ Estimate Estimator::moveCuts(const ScheduleChoice &choice, std::vector<size_t> &
     for (size_t i = from; i <= to; ++i)
       moved[i] = units.first[right ? limits[i] + 1 : limits[i] - 1];
     passes -= all;
-    Estimate estimate = of(schedule, moved);
-    if (estimate.bytes > std::max(memoryMargin * estimate.capacity, now.bytes) ||
-        estimate.seconds >= now.seconds * (1 - least))
+    const auto worse = [&](const Estimate &estimate) {
+      return estimate.bytes > std::max(memoryMargin * estimate.capacity, now.bytes) ||
+             estimate.seconds >= now.seconds * (1 - least);
+    };
+    Estimate estimate = of(schedule, moved, noSharedLinks); // no slower, and faster to compute
+    if (worse(estimate))
+      return false;
+    if (!network.shared.flows.empty() && worse(estimate = of(schedule, moved, network.shared)))
       return false;
     now = std::move(estimate), cuts = std::move(moved);
     for (size_t i = from; i <= to; ++i)

@@ -42,7 +42,8 @@ struct Estimate {
   bool fits() const { return bytes <= capacity; }
 };
 
-/// The part of the memory that plans may fill whose layers or recomputation were chosen to fill it: estimates have errors.
+/// The part of the memory that plans may fill whose layers or recomputation were chosen to fill it: estimates have
+/// errors.
 constexpr double memoryMargin = 0.96;
 
 /// The costs of the layers at each position of the pipeline; one entry: the same at all of them.
@@ -64,12 +65,15 @@ public:
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
   std::vector<size_t> cut(const ScheduleChoice &schedule) const;
-  /// The same among the cuts that fit the memory; where a rank has several stages, each gets an equal part of it.
+  /// The same, but with fewer or smaller messages where layers send different amounts; nothing where they do not.
+  std::vector<size_t> cutBySends(const ScheduleChoice &schedule) const;
+  /// The shortest stages among the cuts that fit the memory; where a rank has several stages, each gets an equal part
+  /// of it.
   std::vector<size_t> cutToFit(const ScheduleChoice &schedule) const;
 
   /// Moves one cut or several neighbouring ones by a unit, again and again, as long as the plan, which fits, fits with
-  /// memoryMargin or no worse than before, and its estimate `now` gets shorter; returns the last estimate. Ends when `passes` are simulated, and subtracts
-  /// those that were.
+  /// memoryMargin or no worse than before, and its estimate `now` gets shorter; returns the last estimate. Ends when
+  /// `passes` are simulated, and subtracts those that were.
   Estimate moveCuts(const ScheduleChoice &schedule, std::vector<size_t> &begins, Estimate now, int64_t &passes) const;
 
   /// A lower bound of every schedule with this number and placement of stages, wherever they are cut, without the tail
@@ -77,6 +81,8 @@ public:
   double lowest(const ScheduleChoice &schedule) const;
   /// `begins`: the first layer of each stage.
   Estimate of(const ScheduleChoice &schedule, const std::vector<size_t> &begins) const;
+  /// The same, as if no messages shared links: a lower bound that is computed faster.
+  Estimate atLeast(const ScheduleChoice &schedule, const std::vector<size_t> &begins) const;
   /// The same without the time, if plans may use `share` of the memory.
   Estimate memoryOf(const ScheduleChoice &schedule, const std::vector<size_t> &begins, double share = 1) const;
   /// Bytes that all positions need and have together, in any plan of the group, with one microbatch in flight.
@@ -104,7 +110,8 @@ private:
   Units unitsOf() const;
   std::vector<double> secondsOf(const Units &units, const PlanCosts &use) const;
   double lowestOfAnyCuts(const Schedule &shape, const Units &units) const;
-  Estimate of(const Schedule &schedule, const std::vector<size_t> &begins) const;
+  Estimate of(const ScheduleChoice &schedule, const std::vector<size_t> &begins, const SharedLinks &shared) const;
+  Estimate of(const Schedule &schedule, const std::vector<size_t> &begins, const SharedLinks &shared) const;
   std::vector<size_t> layersOf(const Units &units, const std::vector<size_t> &cuts) const;
   static void add(Memory &memory, const LayerCost &layer);
   std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;

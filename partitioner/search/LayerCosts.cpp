@@ -42,8 +42,11 @@ public:
     times();
     persistentBytes();
     for (uint32_t s = 0; s < length(program.segments()); ++s)
-      if (isPass(program.segments()->Get(s)->kind()))
-        transientBytes(*program.segments()->Get(s));
+      if (const plan::Segment &segment = *program.segments()->Get(s); isPass(segment.kind())) {
+        transientBytes(segment);
+        if (isForward(segment))
+          sentBytes(segment);
+      }
     scoreBytes();
     addUp();
     return std::move(use);
@@ -217,7 +220,10 @@ private:
     std::vector<StepSpan> spans = timeline;
     std::ranges::stable_sort(spans, {}, &StepSpan::begin);
     use.hides = backendOf(plan) == Target::Kind::Cuda;
-    double clock = 0;
+    double clock = 0, first = -1, last = 0;                // of the measured microbatch's computation
+    std::vector<StepSpan> aside;                           // its collectives in the other stream
+    std::map<std::string, double> exchanged;               // by layer: the end of the last one of its backward pass
+    std::map<std::string, std::vector<StepSpan>> computed; // by layer: its backward pass
     for (const StepSpan &span : spans) {
       const plan::Segment &segment = segmentOf(span);
       const plan::Step &step = *segment.steps()->Get(span.step);
@@ -229,13 +235,31 @@ private:
       if (counts && waitedFor.contains(&step))
         exchanges[layerAt(step)] += seconds;
       if (span.stream != 0) {
-        if (counts && collective)
+        if (counts && collective) {
           addTime(segment, step, 0, 0);
+          aside.push_back(span);
+          if (!isForward(segment))
+            exchanged[layerAt(step)] = span.end;
+        }
         continue;
       }
-      if (counts)
+      if (counts) {
         addTime(segment, step, std::max(0.0, span.end - clock - less), collective ? 0 : seconds);
+        if (!isForward(segment))
+          computed[layerAt(step)].push_back(span);
+        if (first < 0)
+          first = clock;
+        last = std::max(last, span.end);
+      }
       clock = std::max(clock, span.end);
+    }
+    for (const auto &[path, end] : exchanged)
+      for (const StepSpan &span : computed[path])
+        use.layers[path].afterExchanges += std::max(0.0, span.end - std::max(span.begin, end));
+    // What the microbatches before and after hide: nothing hides it in the first and the last one.
+    for (const StepSpan &span : aside) {
+      use.beginOthers += std::max(0.0, std::min(span.end, first) - span.begin);
+      use.endOthers += std::max(0.0, span.end - std::max(span.begin, last));
     }
     for (const auto &[path, seconds] : exchanges) {
       LayerCost &layer = use.layers[path];
@@ -247,6 +271,8 @@ private:
     const auto *collective = step.op_as_Collective();
     if (!collective) {
       (begin ? use.beginWork : use.endWork) += seconds;
+      if (const plan::Fill *fill = begin ? step.op_as_Fill() : nullptr; fill && isGradient(fill->dst()))
+        use.beginFills += seconds;
       return;
     }
     const auto bytes = static_cast<double>(steps::bytesOf(*collective));
@@ -281,8 +307,27 @@ private:
     const GroupUse &group = own.groups[entry];
     const auto [found, fresh] = groups.try_emplace(group.first, use.groups.size());
     if (fresh)
-      use.groups.push_back({group.links, ranks.flows[group.meeting].stretch});
+      use.groups.push_back({group.links, stretchOf(group)});
     return found->second;
+  }
+
+  /// How much longer the bytes of a group move, because other ranks' groups of its kind use the same links.
+  double stretchOf(const GroupUse &group) const {
+    std::set<uint32_t> meetings;
+    for (const AlikeRanks &alike : ranks.classes)
+      for (const GroupUse &other : alike.groups)
+        if (other.links == group.links)
+          meetings.insert(other.meeting);
+    const Flow &flow = ranks.flows[group.meeting];
+    double stretch = flow.stretch;
+    for (const Flow::Use &use : flow.uses) {
+      double load = 0;
+      for (const uint32_t meeting : meetings)
+        for (const Flow::Use &other : ranks.flows[meeting].uses)
+          load += other.link == use.link ? other.share : 0;
+      stretch = std::max(stretch, load);
+    }
+    return stretch;
   }
 
   bool isSplitOverData(const plan::Slot &slot) const {
@@ -367,6 +412,27 @@ private:
         const std::string &layer = keptForward[slot] = writerOf(segment, slot);
         use.layers[layer].kept += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
       }
+    }
+  }
+
+  void sentBytes(const plan::Segment &segment) {
+    std::map<uint32_t, std::string> writers; // of values that no other layer has read yet
+    for (uint32_t i = 0; i < length(segment.steps()); ++i) {
+      const plan::Step &step = *segment.steps()->Get(i);
+      const std::string layer = layerAt(step);
+      uint32_t number = 0;
+      check::forEachAccess(
+          step, program,
+          [&](const check::Access &access) {
+            const uint32_t value = step.values()->Get(number++);
+            if (access.kind == check::Access::Write)
+              writers[value] = layer;
+            else if (const auto writer = writers.find(value); writer != writers.end() && writer->second != layer) {
+              use.layers[writer->second].sent += static_cast<double>(program.slots()->Get(access.slot)->bytes());
+              writers.erase(writer);
+            }
+          },
+          &plan);
     }
   }
 
@@ -478,13 +544,18 @@ SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const st
   }
   const Simulation simulation = simulate(plan, cluster, options);
   SiteCosts all;
-  std::set<size_t> kinds;
-  for (size_t c = 0; c < simulation.ranks.classes.size(); ++c)
-    if (const size_t kind = simulation.ranks.classes[c].kind; kinds.insert(kind).second) {
-      const DeviceKind &device = cluster.devices[kind];
-      all.push_back({LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(),
-                     device.memoryBytes() - static_cast<double>(reservedBytes(device))});
-    }
+  std::map<size_t, size_t> kinds; // place in `all`
+  for (size_t c = 0; c < simulation.ranks.classes.size(); ++c) {
+    const size_t kind = simulation.ranks.classes[c].kind;
+    const DeviceKind &device = cluster.devices[kind];
+    KindCosts costs{LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(),
+                    device.memoryBytes() - static_cast<double>(reservedBytes(device))};
+    const auto passes = [](const KindCosts &one) { return one.costs.total.forward + one.costs.total.backward; };
+    if (const auto [known, fresh] = kinds.emplace(kind, all.size()); fresh)
+      all.push_back(std::move(costs));
+    else if (KindCosts &slowest = all[known->second]; passes(costs) > passes(slowest))
+      slowest = std::move(costs); // a group along axis tp over two nodes, for example
+  }
   std::ranges::stable_sort(all, std::greater(), [](const KindCosts &one) {
     return one.costs.total.forwardWork + one.costs.total.backwardWork;
   });

@@ -25,7 +25,9 @@ struct LayerCost {
   double forward = 0, backward = 0;         ///< with the communication that other steps do not hide
   double forwardWork = 0, backwardWork = 0; ///< computation alone
   double weightGradient = 0;                ///< the part of `backward` that computes gradients of weights
+  double afterExchanges = 0;                ///< the part of `backward` that follows its last collective
   double hidden = 0;                        ///< seconds of the backward pass's collectives that this hides
+  double sent = 0;                          ///< bytes that steps of other layers read, in the forward pass
   double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
   /// Where gradients of weights come later than those of inputs: what they read of these, less what is no longer kept.
   double keptGradients = 0;
@@ -49,13 +51,17 @@ struct PlanCosts {
   std::map<std::string, LayerCost> layers;
   LayerCost total; ///< sums over the layers; the largest transient
   std::vector<SumGroup> groups;
-  double beginWork = 0, endWork = 0;     ///< seconds of computation before the first microbatch, and after the last
-  double beginOthers = 0, endOthers = 0; ///< seconds of collectives there that belong to no layer: metrics, norms
-  bool hides = false;                    ///< whether the device can communicate while it computes
-  double others = 0;                     ///< bytes that no layer has: inputs, workspaces, scalars
+  double beginWork = 0, endWork = 0; ///< seconds of computation before the first microbatch, and after the last
+  double beginFills = 0;             ///< of beginWork: gradients are set to zero, if there are several microbatches
+  /// Seconds of collectives there that belong to no layer: metrics, norms, and those of passes that only other
+  /// microbatches hide, such as gathers of inputs.
+  double beginOthers = 0, endOthers = 0;
+  bool hides = false; ///< whether the device can communicate while it computes
+  double others = 0;  ///< bytes that no layer has: inputs, workspaces, scalars
 };
 
-/// The costs on one kind of device of a site, and the bytes of the device that a plan may use.
+/// The costs on one kind of device of a site, those of its slowest rank, and the bytes of the device that a plan may
+/// use.
 struct KindCosts {
   PlanCosts costs;
   double capacity = 0;

@@ -40,6 +40,9 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
   return site;
 }
 
+/// Of the best plan's time: what may become the best by other cuts.
+constexpr double near = 1.2;
+
 /// The next kind, with which a rank keeps less.
 Recomputation moreThan(Recomputation kind) {
   return kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
@@ -86,7 +89,7 @@ public:
       tighten(next);
     }
     moveCutsOfBest();
-    outcome.lower = std::min(best, lowest);
+    outcome.lower = std::min(best, lowest), outcome.lowest = lowest;
     return std::move(outcome);
   }
 
@@ -103,7 +106,6 @@ private:
   };
 
   void moveCutsOfBest() {
-    constexpr double near = 1.2; // of the best one's time
     int64_t passes = 8'000'000;
     const auto sort = [&] {
       std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
@@ -574,7 +576,9 @@ private:
     std::optional<Candidate> found;
     const auto consider = [&](const Estimator &estimator, const std::vector<size_t> &begins,
                               const std::vector<Recomputation> &recompute) {
-      Estimate estimate = estimator.of(schedule, begins);
+      Estimate estimate = estimator.atLeast(schedule, begins);
+      if (estimate.seconds < near * best)
+        estimate = estimator.of(schedule, begins);
       if (fits(estimate.bytes, estimate.capacity) && (!found || estimate.seconds < found->estimate.seconds))
         found = {group,
                  schedule,
@@ -592,6 +596,8 @@ private:
       Estimator estimator = estimatorOf(input, group, *positions);
       const std::vector<size_t> begins = estimator.cut(schedule);
       const Estimate balanced = consider(estimator, begins, recompute);
+      if (const std::vector<size_t> other = estimator.cutBySends(schedule); !other.empty() && other != begins)
+        consider(estimator, other, recompute);
       if (balanced.fits()) {
         if (!less.empty())
           if (Candidate mixed = recomputeLess(group, schedule, estimator, begins, recompute, less);

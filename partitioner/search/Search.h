@@ -34,7 +34,8 @@ struct SearchCounts {
 struct SearchOutcome {
   std::vector<Candidate> candidates; ///< that fit, by their estimated time
   SearchCounts counts;
-  double lower = 0; ///< seconds: no plan of the space is estimated below
+  double lower = 0;  ///< seconds: no plan of the space is estimated below
+  double lowest = 0; ///< the same, of the plans that were not estimated
   /// If no plan fits: the fewest bytes of a rank that any of the plans needs, and what its device has.
   double leastBytes = 0, capacity = 0;
   bool stoppedEarly = false;

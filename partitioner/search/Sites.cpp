@@ -5,6 +5,7 @@
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
 
@@ -17,7 +18,7 @@ Sites::Sites(const Cluster &cluster, int64_t devices)
     found.insert(place.kind);
   kinds = found.size();
   if (oneKind())
-    all.emplace_back(), sharers.push_back(1);
+    all.emplace_back(), networkShares.push_back(1);
 }
 
 Sites::Positions Sites::devicesOf(const Mesh &mesh) {
@@ -28,8 +29,8 @@ Sites::Positions Sites::devicesOf(const Mesh &mesh) {
   return found;
 }
 
-Site Sites::numberOf(std::vector<uint32_t> devices, int64_t sharing) {
-  std::vector<uint64_t> key{static_cast<uint64_t>(sharing)};
+Site Sites::numberOf(std::vector<uint32_t> devices, double networkShare) {
+  std::vector<uint64_t> key{std::bit_cast<uint64_t>(networkShare)};
   std::map<int64_t, uint64_t> nodes;
   for (const uint32_t device : devices) {
     const Cluster::Place &place = places[device];
@@ -39,7 +40,7 @@ Site Sites::numberOf(std::vector<uint32_t> devices, int64_t sharing) {
   }
   const auto [found, fresh] = numbers.try_emplace(std::move(key), all.size());
   if (fresh)
-    all.push_back(std::move(devices)), sharers.push_back(sharing);
+    all.push_back(std::move(devices)), networkShares.push_back(networkShare);
   return found->second;
 }
 
@@ -84,11 +85,14 @@ Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
     if (nodes.size() > most.size())
       most = std::move(nodes), worst = &own;
   }
-  int64_t sharing = 1;
+  double sharing = 1;
   if (most.size() > 1 && mesh.order != axisRoles)
     for (const int64_t node : most)
-      sharing = std::max(sharing, positions[node]);
-  return numberOf(*worst, sharing);
+      sharing = std::max(sharing, static_cast<double>(positions[node]));
+  // A single group on a node reaches a part of the link's rate, so that several positions have more than an equal part.
+  if (sharing > 1 && mesh.size(AxisRole::Tensor) == 1)
+    sharing = std::max(1.0, sharing * topology.networkRate(worst->front()) / cluster.network->bytesPerSecond());
+  return numberOf(*worst, 1 / sharing);
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
@@ -166,6 +170,7 @@ void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices)
           shares[{enters, true}][{from, to}] += rate / topology.networkRate(receivers[i]);
         }
     }
+  placed.links.oneAhead = cluster.devices[places.front().kind].backend == "cuda";
   std::set<std::map<std::pair<int64_t, int64_t>, double>> seen;
   for (const auto &[link, ofLink] : shares)
     if (seen.insert(ofLink).second) {

@@ -32,8 +32,8 @@ public:
   /// The same for the ranks of one group along axis tp of `tensor` ranks, 1 or the group's: a site for each kind of
   /// device at the position.
   const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor);
-  /// How many positions of the pipeline share the network link of a node on which a site lies.
-  int64_t sharing(Site site) const { return sharers[site]; }
+  /// The part of the network's rate that a site has, because other positions of the pipeline share its nodes' links.
+  double networkShare(Site site) const { return networkShares[site]; }
   /// The orders of a mesh that put kinds of devices into different positions of the pipeline; the mesh itself first. In
   /// all of them axis tp is faster than dp, as in the plans that are measured. On devices of one kind also the order
   /// that keeps stages together on a node instead of replicas of the model.
@@ -76,7 +76,7 @@ private:
   Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers);
   void addLinks(Placed &placed, const Mesh &mesh, const Positions &devices);
   std::vector<Site> partsAt(const Mesh &mesh, const std::vector<uint32_t> &devices, int64_t tensor);
-  Site numberOf(std::vector<uint32_t> devices, int64_t sharing = 1);
+  Site numberOf(std::vector<uint32_t> devices, double networkShare = 1);
   /// The node of each rank, by position.
   std::vector<std::vector<int64_t>> nodesOf(const Mesh &mesh) const;
 
@@ -85,7 +85,7 @@ private:
   Topology topology;
   size_t kinds = 0;
   std::vector<std::vector<uint32_t>> all;
-  std::vector<int64_t> sharers;                  ///< by site
+  std::vector<double> networkShares;             ///< by site
   std::map<std::vector<uint64_t>, Site> numbers; ///< by what matters of the devices
   std::map<std::vector<int64_t>, Placed> placed; ///< by mesh
 };

@@ -14,6 +14,7 @@
 #include "partitioner/strategy/SlicedMessages.h"
 #include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
+#include "passes/precision/Precision.h"
 #include "passes/rewrite/Parallel.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
@@ -53,6 +54,7 @@ using partitioner::Cluster;
 using partitioner::LayerOutline;
 using partitioner::Neighbour;
 using partitioner::PlanGroup;
+using partitioner::PlanRow;
 using partitioner::Site;
 using partitioner::SiteCosts;
 using partitioner::SplitChoice;
@@ -154,7 +156,7 @@ private:
       input.prepare = [&](const auto &wanted) { measureTogether(wanted); };
     input.least = leastSeconds();
     input.excludes = [&](const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
-      return excluded.contains(rowOf(group, schedule));
+      return excluded.contains(partitioner::rowOf(group, schedule));
     };
   }
 
@@ -197,10 +199,13 @@ private:
     std::set<std::string> kept, seen;
     for (const LayerOutline &layer : model.layers)
       hasLists |= partitioner::isListMember(layer.path);
-    for (const LayerOutline &layer : model.layers) {
+    GraphModule typed = trace(rows, rows);
+    applyPrecision(typed.module(), options.precision.type, options.precision.level);
+    const std::vector<LayerOutline> sent = partitioner::outlineOf(typed.module(), pinned);
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      const LayerOutline &layer = model.layers[i];
       modelLayers.push_back({layer.path, layer.kept, layer.kind});
-      input.layers.push_back({layer.path, layer.kept, layer.parameters,
-                              layer.sentBytes / static_cast<double>(rows) * (options.precision.level > 0 ? 0.5 : 1),
+      input.layers.push_back({layer.path, layer.kept, layer.parameters, sent[i].sentBytes / static_cast<double>(rows),
                               !layer.path.empty() && (!hasLists || partitioner::isListMember(layer.path)) &&
                                   seen.insert(layer.path).second,
                               layer.tiedTo, layer.tiedShare});
@@ -278,10 +283,10 @@ private:
   /// The costs of the layers in a trial plan whose ranks lie at a site. `dataRanks`: see measureLayers.
   SiteCosts costsAt(Site site, const PlanFile &trial, int64_t dataRanks = 0) const {
     const auto layerOfPath = [&](const std::string &path) { return layerOf(path); };
-    if (sites.sharing(site) == 1)
+    if (sites.networkShare(site) == 1)
       return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), layerOfPath, dataRanks);
     Cluster shared = cluster;
-    shared.network->gbPerS /= static_cast<double>(sites.sharing(site));
+    shared.network->gbPerS *= sites.networkShare(site);
     return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), layerOfPath, dataRanks);
   }
 
@@ -416,26 +421,12 @@ private:
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
-  /// One rule for all layers, and one for each layer that recomputes otherwise.
-  std::vector<partitioner::RecomputeRule> rulesOf(const std::vector<partitioner::Recomputation> &recompute) const {
-    std::map<partitioner::Recomputation, int64_t> layers;
-    for (const partitioner::Recomputation kind : recompute)
-      ++layers[kind];
-    const partitioner::Recomputation most =
-        std::ranges::max_element(layers, {}, [](const auto &entry) { return entry.second; })->first;
-    std::vector<partitioner::RecomputeRule> rules{{partitioner::RecomputeRule::everyLayer, most, "search"}};
-    for (size_t i = 0; i < recompute.size(); ++i)
-      if (recompute[i] != most && input.layers[i].ownRule)
-        rules.push_back({input.layers[i].path, recompute[i], "search"});
-    return rules;
-  }
-
   Strategy strategyOf(const Candidate &candidate) {
     Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.mesh.order = candidate.group.order;
     if (!strategy.scatterGather)
       strategy.scatterGather = partitioner::slicedMessageBytes(cluster, strategy.mesh);
-    setRecompute(strategy, rulesOf(candidate.recompute));
+    setRecompute(strategy, partitioner::rulesOf(input.layers, candidate.recompute));
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";
     if (candidate.byOp)
@@ -494,11 +485,11 @@ private:
       group.split.sequence = false;
       if (input.stops() || !tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second)
         return;
+      solvedInput.layers = layersWith(group);
       auto plan = partitioner::estimatePlan(solvedInput, group, schedule);
       if (!plan || plan->begins.empty() || !plan->estimate.fits())
         return;
       plan->byOp = true;
-      outcome.lower = std::min(outcome.lower, plan->estimate.seconds);
       added.push_back(std::move(*plan));
     };
     for (const Candidate &candidate : outcome.candidates) {
@@ -521,10 +512,12 @@ private:
     std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
   }
 
-  /// A row of the space.
-  using Row = std::tuple<SplitChoice, int64_t, int64_t, std::array<AxisRole, axisRoles.size()>, std::string, int64_t>;
-  static Row rowOf(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {
-    return {group.split, group.pipeline, group.microbatches, group.order, schedule.name, schedule.chunks};
+  /// The layers with what they send in solved shardings.
+  std::vector<partitioner::SearchLayer> layersWith(const PlanGroup &group) {
+    const Site site = input.positions(group).front();
+    const SiteCosts *usual = measure(group.split, site), *solved = measureSolved(group.split, site);
+    return usual && solved ? partitioner::withSent(input.layers, usual->front().costs, solved->front().costs)
+                           : input.layers;
   }
 
   /// A plan of the whole model.
@@ -582,7 +575,7 @@ private:
     for (const Candidate &candidate : candidates) {
       Finalist &finalist = finalists.emplace_back(Finalist{.strategy = strategyOf(candidate)});
       if (!candidate.safer.empty()) {
-        finalist.safer = rulesOf(candidate.safer);
+        finalist.safer = partitioner::rulesOf(input.layers, candidate.safer);
         const std::vector<size_t> positions = partitioner::positionsOf(candidate.schedule.shapeOf(candidate.group),
                                                                        candidate.begins, input.layers.size());
         for (size_t i = 0; i < positions.size(); ++i)
@@ -619,8 +612,10 @@ private:
     const std::vector<Candidate> finalists = partitioner::finalistsOf(outcome.candidates, mostThatLack, compiledAtMost);
     const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
     double error = 0; // the part of an estimate by which it was too long
+    std::map<PlanRow, double> simulated;
     const auto close = [&] {
-      return record->step > 0 && record->step <= (1 + nearBound) * outcome.lower && error <= nearBound;
+      record->lower = partitioner::lowerBound(outcome.candidates, simulated, outcome.lowest);
+      return record->step > 0 && record->step <= (1 + nearBound) * record->lower && error <= nearBound;
     };
     for (size_t at = 0; at < finalists.size() && !enough() && !close(); at += compiledTogether) {
       if (record->step > 0 && (record->stopped_early = input.stops()))
@@ -629,13 +624,16 @@ private:
           std::span(finalists).subspan(at, std::min(compiledTogether, finalists.size() - at));
       const std::vector<Finalist> made = judged(some);
       for (size_t i = 0; i < made.size() && !enough(); ++i) {
+        const PlanRow row = partitioner::rowOf(some[i].group, some[i].schedule, some[i].byOp);
         ++record->compiled;
         if (made[i].step == 0) {
           problem = made[i].problem;
+          simulated[row] = INFINITY;
           if (!some[i].byOp)
-            excluded.insert(rowOf(some[i].group, some[i].schedule));
+            excluded.insert(row);
           continue;
         }
+        simulated[row] = made[i].step;
         error = std::max(error, 1 - made[i].step / some[i].estimate.seconds);
         if (record->step == 0 || made[i].step < record->step) {
           best.strategy = made[i].strategy, best.plan = made[i].file;
@@ -647,6 +645,7 @@ private:
       compiledBefore = record->compiled;
       return {};
     }
+    record->lower = std::min(partitioner::lowerBound(outcome.candidates, simulated, outcome.lowest), record->step);
     describe(outcome, *record);
     best.record = std::move(record);
     return best;
@@ -654,7 +653,6 @@ private:
 
   void describe(const partitioner::SearchOutcome &outcome, plan::SearchT &record) const {
     const partitioner::SearchCounts &counts = outcome.counts;
-    record.lower = std::min(outcome.lower, record.step);
     record.least = input.least;
     record.total = static_cast<uint64_t>(counts.total);
     record.evaluated = static_cast<uint64_t>(counts.evaluated);
@@ -752,7 +750,7 @@ private:
   partitioner::LayerNames names{{}};
   std::string lastLayer;
   bool hasLists = false, marked = false, alikeAlongData = false;
-  std::set<Row> excluded; ///< finalists that could not be made, or did not fit
+  std::set<PlanRow> excluded; ///< finalists that could not be made, or did not fit
   uint32_t compiledBefore = 0;
   std::string problem; ///< of the last of them
 };

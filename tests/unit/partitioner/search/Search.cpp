@@ -383,7 +383,7 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
   CHECK(sites.positions(usual) == std::vector<Site>{0});
   const Site site = sites.positions(other).front();
   CHECK(sites.devices(site) == std::vector<uint32_t>{0, 1, 4, 5});
-  CHECK(sites.sharing(site) == 2);
+  CHECK(sites.networkShare(site) == 0.5);
 
   for (const bool slowMessages : {false, true}) {
     const Formulas formulas(2);
