@@ -99,7 +99,7 @@ public:
     if (!ended)
       return std::nullopt;
     const Message &message = messages[moving[ended->transfer]];
-    *message.arrival = message.line->free = ended->time;
+    *message.arrival = message.line->free = now = ended->time;
     message.line->moves = false;
     tryNext(*message.line);
     return std::pair(message.sender, message.receiver);
@@ -139,7 +139,7 @@ private:
       return;
     const size_t number = line.waiting.front();
     const Message &message = messages[number];
-    const double begin = std::max({line.free, message.ready, message.awaited});
+    const double begin = std::max({line.free, message.ready, message.awaited, now});
     moving.resize(traffic.add(message.flow, begin, message.seconds) + 1, number);
     line.moves = true;
     line.waiting.pop_front();
@@ -150,6 +150,7 @@ private:
   std::vector<std::map<int64_t, Line>> lines; ///< by sender and receiver
   std::vector<Message> messages;              ///< see messageOf
   std::vector<size_t> moving;                 ///< messages, by transfer
+  double now = 0;                             ///< the last arrival
 };
 
 /// Computes times while a walk visits works.

@@ -4,6 +4,8 @@
 #include "runtime/base/Error.h"
 
 #include <cmath>
+#include <random>
+#include <string>
 
 using namespace cleave;
 using namespace cleave::partitioner;
@@ -226,6 +228,55 @@ TEST_CASE("messages that leave a node share a link") {
   CHECK(stepOf(stages, twice) >= 2 * 10 * microbatches);
   // If the schedule leaves them more time than they need, nothing waits.
   CHECK(stepOf(slow, middle) == stepOf(slow, none));
+}
+
+TEST_CASE("a rank has few places for messages") {
+  // The first rank needs 10 for a gradient that the second one makes in 1 and sends in 1: the second one may be ahead
+  // by the gradient that the first works with, the one that has arrived, and the two that it keeps itself.
+  const int64_t microbatches = 6;
+  const Schedule schedule = namedSchedule("gpipe", 2, 1, microbatches);
+  std::vector<StageCosts> stages = equal(2, {0, 0, 0, 1, 0, 0});
+  stages[0].inputGradient = 10, stages[1].inputGradient = 1;
+  SharedLinks links;
+  links.add({0, 1}, {0, 1}), links.add({1, 0}, {1, 1});
+  const auto gradients = [&] {
+    const auto times = timesOf(schedule, stages, links).value();
+    return std::pair(std::vector(times[0].end() - microbatches, times[0].end()),
+                     std::vector(times[1].end() - microbatches, times[1].end()));
+  };
+  const auto [first, second] = gradients();
+  CHECK(second.back().end == second.front().begin + 6);
+  links.oneAhead = true;
+  const auto [slow, late] = gradients();
+  CHECK(slow.front().begin == first.front().begin);
+  CHECK(slow.back().end == first.back().end);
+  for (size_t i = 4; i < late.size(); ++i) // the third message moves when the first rank begins with the second one
+    CHECK(late[i].begin >= slow[i - 3].begin + 1);
+  CHECK(late[3].end < slow[1].begin);
+
+  std::mt19937 random(3);
+  const auto draw = [&](int most) { return double(random() % unsigned(most)); };
+  for (const char *name : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
+    for (int round = 0; round < 20; ++round) {
+      const int64_t ranks = 2 + int64_t(random() % 3),
+                    chunks = std::string(name) == "interleaved" || std::string(name) == "zb-v" ? 2 : 1;
+      const Schedule drawn = namedSchedule(name, ranks, chunks, ranks * 2);
+      std::vector<StageCosts> costs;
+      for (int64_t s = 0; s < drawn.stages(); ++s)
+        costs.push_back({draw(9), draw(9), draw(9), draw(9), 0, 0});
+      SharedLinks some;
+      for (int64_t rank = 0; rank < ranks; ++rank)
+        some.add({rank, (rank + 1) % ranks}, {0, 0.7}), some.add({(rank + 1) % ranks, rank}, {1, 0.7});
+      const auto free = timesOf(drawn, costs, noSharedLinks), shared = timesOf(drawn, costs, some);
+      some.oneAhead = true;
+      const auto few = timesOf(drawn, costs, some);
+      REQUIRE((free && shared && few));
+      for (size_t rank = 0; rank < free->size(); ++rank)
+        for (size_t w = 0; w < (*free)[rank].size(); ++w) {
+          CHECK((*free)[rank][w].begin <= (*shared)[rank][w].begin + 1e-9);
+          CHECK((*free)[rank][w].begin <= (*few)[rank][w].begin + 1e-9);
+        }
+    }
 }
 
 TEST_CASE("messages back may take another time") {

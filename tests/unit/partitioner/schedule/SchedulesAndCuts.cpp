@@ -10,9 +10,9 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fmt/format.h>
 #include <numeric>
 #include <random>
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -158,8 +158,8 @@ TEST_CASE("cuts weigh the messages between parts") {
             begins.push_back(i + 1);
         least = std::min(least, costOf(begins));
       }
-    const std::vector<size_t> begins =
-        cutsBySends(costs, parts, [&](size_t part, size_t begin) { return sent[part][begin]; }, passes);
+    const std::vector<size_t> begins = cutsBySends(
+        costs, parts, [&](size_t part, size_t begin) { return sent[part][begin]; }, passes);
     REQUIRE(begins.size() == parts);
     CHECK(costOf(begins) <= 1.15 * least + 1e-9);
   }
