@@ -59,16 +59,26 @@ double loadElement(const void *data, int64_t index, plan::DType type) {
   return 0;
 }
 
+/// A float for another rounding to fewer digits, so that both together round once: what is not exact gets an odd last
+/// bit (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+static float roundedToOdd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (nearest == value || !std::isfinite(nearest))
+    return nearest;
+  const uint32_t bits = std::bit_cast<uint32_t>(nearest) - (std::abs(nearest) > std::abs(value));
+  return std::bit_cast<float>(bits | 1);
+}
+
 void storeElement(void *data, int64_t index, plan::DType type, double value) {
   switch (type) {
   case plan::DType::F32:
     static_cast<float *>(data)[index] = static_cast<float>(value);
     return;
   case plan::DType::F16:
-    static_cast<uint16_t *>(data)[index] = floatToF16(static_cast<float>(value));
+    static_cast<uint16_t *>(data)[index] = floatToF16(roundedToOdd(value));
     return;
   case plan::DType::BF16:
-    static_cast<uint16_t *>(data)[index] = floatToBf16(static_cast<float>(value));
+    static_cast<uint16_t *>(data)[index] = floatToBf16(roundedToOdd(value));
     return;
   case plan::DType::I32:
     static_cast<int32_t *>(data)[index] = static_cast<int32_t>(value);

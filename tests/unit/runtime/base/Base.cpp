@@ -94,6 +94,22 @@ TEST_CASE("half formats round to nearest even") {
   CHECK(floatToBf16(1.00390625f) == 0x3f80); // halfway: rounds to even
   CHECK(floatToBf16(1.01171875f) == 0x3f82);
   CHECK((floatToF16(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7c00);
+  // Doubles are rounded once, not to a float first: a little above or below the middle of two values of the type.
+  const auto stored = [](plan::DType type, double value) {
+    uint16_t bits = 0;
+    storeElement(&bits, 0, type, value);
+    return loadElement(&bits, 0, type);
+  };
+  for (const double sign : {1.0, -1.0})
+    for (const auto &[type, unit] : {std::pair{plan::DType::F16, 0x1p-10}, std::pair{plan::DType::BF16, 0x1p-7}}) {
+      CHECK(stored(type, sign * (1 + unit / 2 + 0x1p-40)) == sign * (1 + unit));
+      CHECK(stored(type, sign * (1 + unit / 2 - 0x1p-40)) == sign);
+      CHECK(stored(type, sign * (1 + unit / 2)) == sign);
+      CHECK(stored(type, sign * (1 + 3 * unit / 2 - 0x1p-40)) == sign * (1 + unit));
+    }
+  CHECK(stored(plan::DType::F16, 0x1p-25 + 0x1p-60) == 0x1p-24);
+  CHECK(stored(plan::DType::F16, 1e300) == std::numeric_limits<double>::infinity());
+  CHECK(std::isnan(stored(plan::DType::F16, std::nan(""))));
   CHECK((floatToBf16(std::numeric_limits<float>::quiet_NaN()) & 0x7fff) > 0x7f80);
   for (uint32_t bits = 0; bits < 0x7c00; ++bits)
     REQUIRE(floatToF16(f16ToFloat(static_cast<uint16_t>(bits))) == bits);
