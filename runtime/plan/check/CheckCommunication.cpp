@@ -123,14 +123,17 @@ private:
   }
 
   /// Whether two slots have equal element counts and types. If neither is an activation, they must also belong to the
-  /// same tensor (stages name and shape activations differently).
+  /// same tensor (stages name and shape activations differently), or be gradients: those of two parameters may be one
+  /// value, as in x + p + q.
   bool sameValue(const plan::Slot &a, const plan::Slot &b) const {
-    const auto named = [&](const plan::Slot &slot) {
-      return slot.tensor() >= 0 &&
-             plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind() != plan::TensorKind::Activation;
+    const auto kindOf = [&](const plan::Slot &slot) {
+      return slot.tensor() < 0 ? plan::TensorKind::Activation
+                               : plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()))->kind();
     };
     return a.dtype() == b.dtype() && elementsOf(a) == elementsOf(b) &&
-           (!named(a) || !named(b) || a.tensor() == b.tensor());
+           (kindOf(a) == plan::TensorKind::Activation || kindOf(b) == plan::TensorKind::Activation ||
+            a.tensor() == b.tensor() ||
+            (kindOf(a) == plan::TensorKind::Gradient && kindOf(b) == plan::TensorKind::Gradient));
   }
 
   std::string describe(const plan::Slot &slot) const {

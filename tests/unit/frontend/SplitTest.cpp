@@ -57,6 +57,23 @@ void check(const std::vector<Case> &cases) {
 
 } // namespace
 
+TEST_CASE("a message that is the gradient of a parameter on both sides") {
+  struct Sums : Module {
+    Linear in{*this, "in", 784, 10};
+    Parameter first{*this, "first", {12, 10}, init::ones()}, second{*this, "second", {12, 10}, init::ones()};
+    Tensor forward(Tensor image) {
+      Tensor x = in(flatten(image, 1)) + first.tensor();
+      stage(1);
+      return x + second.tensor();
+    }
+  };
+  for (const char *schedule : {"1f1b", "zb-h1"}) {
+    Sums model;
+    const RunOptions options{.mesh = "pp=2", .schedule = schedule, .threads = 1, .steps = 2, .data = "synthetic"};
+    CHECK(Trainer(model, config()).check(options).difference == "");
+  }
+}
+
 TEST_CASE("parameters that several stages use") {
   check({{"two layers whose biases have one gradient",
           {"pp=2", "dp=2,tp=2,pp=2"},
