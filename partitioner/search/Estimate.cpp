@@ -112,10 +112,11 @@ std::vector<size_t> Estimator::cutBySends(const ScheduleChoice &schedule) const 
   if (positions.size() > 1 || stages == 1 || stages == begins.size() || stages > units.first.size())
     return {};
   const auto sentTo = [&](size_t unit) { return layers[units.first[unit] - 1].sentBytes; };
-  bool differ = false;
-  for (size_t unit = 2; unit < units.first.size(); ++unit)
-    differ |= sentTo(unit) != sentTo(1);
-  if (!differ)
+  std::vector<double> sent;
+  for (size_t unit = 1; unit < units.first.size(); ++unit)
+    sent.push_back(sentTo(unit));
+  std::ranges::sort(sent);
+  if (sent.front() == sent[sent.size() / 2]) // no boundary sends less than most of them
     return {};
   const auto sends = [&](size_t stage, size_t unit) {
     const int64_t from = shape.rankOf(static_cast<int64_t>(stage) - 1), to = shape.rankOf(static_cast<int64_t>(stage));

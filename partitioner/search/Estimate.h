@@ -65,7 +65,7 @@ public:
   /// Cuts layers into stages whose longest is as short as possible; returns the first layer of each, or nothing if
   /// there are too few layers. Layers without parameters join the one before.
   std::vector<size_t> cut(const ScheduleChoice &schedule) const;
-  /// The same, but with fewer or smaller messages where layers send different amounts; nothing where they do not.
+  /// The same, but with smaller messages where some layers send less than most; nothing where none does.
   std::vector<size_t> cutBySends(const ScheduleChoice &schedule) const;
   /// The shortest stages among the cuts that fit the memory; where a rank has several stages, each gets an equal part
   /// of it.
