@@ -6,11 +6,25 @@
 
 namespace cleave::partitioner {
 
+/// The sums of the first 0, 1, ... costs.
+static std::vector<double> sumsOf(const std::vector<double> &costs) {
+  std::vector<double> sums(costs.size() + 1, 0);
+  for (size_t i = 0; i < costs.size(); ++i)
+    sums[i + 1] = sums[i] + costs[i];
+  return sums;
+}
+
+/// The starts of all runs. from[p][i]: the start of run p - 1 if the first p runs end before item i.
+static std::vector<size_t> beginsOf(const std::vector<std::vector<size_t>> &from) {
+  std::vector<size_t> begins(from.size() - 1);
+  for (size_t p = begins.size(), i = from.front().size() - 1; p > 0; --p)
+    i = begins[p - 1] = from[p][i];
+  return begins;
+}
+
 std::vector<size_t> balancedCuts(const std::vector<double> &costs, size_t parts) {
   size_t n = costs.size();
-  std::vector<double> sum(n + 1, 0);
-  for (size_t i = 0; i < n; ++i)
-    sum[i + 1] = sum[i] + costs[i];
+  const std::vector<double> sum = sumsOf(costs);
   // best[p][i]: the smallest possible maximum if the first i layers form p runs.
   std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
   best[0][0] = 0;
@@ -39,26 +53,27 @@ std::vector<size_t> cutsBySends(const std::vector<double> &costs, size_t parts,
                                 const std::function<double(size_t part, size_t begin)> &sends, double passes) {
   constexpr double none = std::numeric_limits<double>::infinity(), factor = 1.15, rounding = 1 + 1e-9;
   const size_t n = costs.size();
-  std::vector<double> sum(n + 1, 0);
-  for (size_t i = 0; i < n; ++i)
-    sum[i + 1] = sum[i] + costs[i];
+  const std::vector<double> sum = sumsOf(costs);
   std::vector<std::vector<double>> sent(parts, std::vector<double>(n, 0));
   for (size_t p = 1; p < parts; ++p)
     for (size_t j = p; j + (parts - p) <= n; ++j)
       sent[p][j] = sends(p, j);
   std::vector<size_t> found = balancedCuts(costs, parts);
+  const auto sumOf = [&](const std::vector<size_t> &begins, size_t p) {
+    return sum[p + 1 < parts ? begins[p + 1] : n] - sum[begins[p]];
+  };
   const auto costOf = [&](const std::vector<size_t> &begins) {
     double all = 0, most = 0;
     for (size_t p = 0; p < parts; ++p) {
       const double one = sent[p][begins[p]];
       all += one;
-      most = std::max({most, one / 2, sum[p + 1 < parts ? begins[p + 1] : n] - sum[begins[p]]});
+      most = std::max({most, one / 2, sumOf(begins, p)});
     }
     return passes * most + all;
   };
   double least = costOf(found), limit = 0;
   for (size_t p = 0; p < parts; ++p)
-    limit = std::max(limit, sum[p + 1 < parts ? found[p + 1] : n] - sum[found[p]]);
+    limit = std::max(limit, sumOf(found, p));
   // For each limit of the largest sum or message: the cuts with the fewest messages.
   for (; limit > 0 && passes * limit < least; limit *= factor) {
     std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, none));
@@ -71,9 +86,7 @@ std::vector<size_t> cutsBySends(const std::vector<double> &costs, size_t parts,
             best[p][i] = all, from[p][i] = j;
     if (best[parts][n] == none)
       continue;
-    std::vector<size_t> begins(parts);
-    for (size_t p = parts, i = n; p > 0; --p)
-      i = begins[p - 1] = from[p][i];
+    std::vector<size_t> begins = beginsOf(from);
     if (const double cost = costOf(begins); cost < least)
       least = cost, found = std::move(begins);
   }
@@ -84,11 +97,8 @@ std::vector<size_t> balancedCuts(const UnevenParts &parts) {
   constexpr double none = std::numeric_limits<double>::infinity();
   const size_t count = parts.kindOf.size(), n = parts.costs.front().size();
   std::vector<std::vector<double>> sums;
-  for (const std::vector<double> &costs : parts.costs) {
-    sums.emplace_back(n + 1, 0);
-    for (size_t i = 0; i < n; ++i)
-      sums.back()[i + 1] = sums.back()[i] + costs[i];
-  }
+  for (const std::vector<double> &costs : parts.costs)
+    sums.push_back(sumsOf(costs));
   // As above; but the cost before the last run need not grow with its length, so every start is tried, from the end.
   std::vector<std::vector<double>> best(count + 1, std::vector<double>(n + 1, none));
   std::vector<std::vector<size_t>> from(count + 1, std::vector<size_t>(n + 1, 0));
@@ -103,10 +113,7 @@ std::vector<size_t> balancedCuts(const UnevenParts &parts) {
     }
   if (best[count][n] == none)
     return {};
-  std::vector<size_t> begins(count);
-  for (size_t p = count, i = n; p > 0; --p)
-    i = begins[p - 1] = from[p][i];
-  return begins;
+  return beginsOf(from);
 }
 
 } // namespace cleave::partitioner

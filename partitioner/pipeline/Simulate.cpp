@@ -33,12 +33,12 @@ public:
   SharedMessages(const Schedule &schedule, const SharedLinks &shared)
       : shared(shared), traffic(shared.flows, shared.count, nullptr), lines(size_t(schedule.ranks)),
         messages(size_t(2 * schedule.stages() * schedule.microbatches)) {
-    if (!shared.oneAhead || shared.flows.empty())
+    if (!shared.oneAhead)
       return;
     for (const auto &order : schedule.order) {
       std::map<int64_t, size_t> before; // by sender
       for (const ScheduledWork &work : order)
-        if (const int64_t sender = neighbourOf(schedule, work, false); sender >= 0) {
+        if (const int64_t sender = otherRank(schedule, work, sourceOf(work, schedule.stages())); sender >= 0) {
           const size_t message = messageOf(schedule, work.work, work.stage, work.microbatch);
           if (const auto [last, first] = before.try_emplace(sender, message); !first) {
             messages[std::exchange(last->second, message)].next = message;
@@ -47,7 +47,7 @@ public:
         }
       std::map<int64_t, std::pair<size_t, size_t>> sent; // by stage, the last two gradients
       for (const ScheduledWork &work : order)
-        if (work.work != Work::Forward && neighbourOf(schedule, work, true) >= 0) {
+        if (work.work != Work::Forward && otherRank(schedule, work, readerOf(work, schedule.stages())) >= 0) {
           const auto own = sent.try_emplace(work.stage, none, none).first;
           auto &[second, last] = own->second;
           messages[messageOf(schedule, work.work, work.stage, work.microbatch)].place = second;
@@ -86,8 +86,8 @@ public:
     }
   }
 
-  /// Lets the next message arrive and returns the ranks at its ends; none if none is on its way.
-  std::optional<std::pair<int64_t, int64_t>> arrive() {
+  /// Lets the next message arrive and wakes the ranks at its ends; false if none is on its way.
+  bool arrive(RankWalk &ranks) {
     std::optional<Traffic::Ended> ended = traffic.next();
     for (auto &from : lines) // if messages are sent in another order than they are read
       for (auto line = from.begin(); !ended && line != from.end(); ++line)
@@ -97,12 +97,13 @@ public:
           ended = traffic.next();
         }
     if (!ended)
-      return std::nullopt;
+      return false;
     const Message &message = messages[moving[ended->transfer]];
     *message.arrival = message.line->free = now = ended->time;
     message.line->moves = false;
     tryNext(*message.line);
-    return std::pair(message.sender, message.receiver);
+    ranks.wake(size_t(message.sender)), ranks.wake(size_t(message.receiver));
+    return true;
   }
 
   /// The arrival of what is on its way.
@@ -125,12 +126,9 @@ private:
     size_t place = none; ///< see inPlaceOf, of the work that reads the message
   };
 
-  /// The rank that sends a work what it reads, or (`after`) to which its result goes; -1: no other rank.
-  static int64_t neighbourOf(const Schedule &schedule, const ScheduledWork &work, bool after) {
-    const int64_t stage = work.stage + ((work.work == Work::Forward) == after ? 1 : -1);
-    if (work.work == Work::WeightGradient || stage < 0 || stage == schedule.stages())
-      return -1;
-    const int64_t rank = schedule.rankOf(stage);
+  /// The rank of a stage (-1: none) with which a work exchanges a message; -1 if it is the work's own.
+  static int64_t otherRank(const Schedule &schedule, const ScheduledWork &work, int64_t stage) {
+    const int64_t rank = stage < 0 ? -1 : schedule.rankOf(stage);
     return rank == schedule.rankOf(work.stage) ? -1 : rank;
   }
 
@@ -236,26 +234,15 @@ double bubbleFraction(const std::vector<RankTimeline> &ranks) {
 
 std::optional<std::vector<std::vector<Span>>> timesOf(const Schedule &schedule, const std::vector<StageCosts> &stages,
                                                       const SharedLinks &shared) {
-  SharedMessages messages(schedule, shared);
-  Clock clock(schedule, stages, &messages);
-  Progress progress(schedule);
-  RankWalk ranks(size_t(schedule.ranks));
-  std::optional<std::pair<int64_t, int64_t>> ends;
-  do {
-    if (ends)
-      ranks.wake(size_t(ends->first)), ranks.wake(size_t(ends->second));
-    ranks.run([&](size_t rank, size_t position) {
-      const auto &order = schedule.order[rank];
-      if (position == order.size() || progress.missing(order[position]) || clock.waits(order[position]))
-        return false;
-      clock.visit(rank, position, [](size_t, const PipelineMessage &) {});
-      progress.finish(order[position]);
-      if (const int64_t reader = readerOf(order[position], schedule.stages()); reader >= 0)
-        ranks.wake(size_t(schedule.rankOf(reader)));
-      return true;
-    });
-  } while ((ends = messages.arrive()));
-  const std::vector<size_t> visited = std::move(ranks).done();
+  std::optional<SharedMessages> messages;
+  if (!shared.flows.empty())
+    messages.emplace(schedule, shared);
+  Clock clock(schedule, stages, messages ? &*messages : nullptr);
+  const std::vector<size_t> visited = walk(
+      schedule,
+      [&](size_t rank, size_t position) { clock.visit(rank, position, [](size_t, const PipelineMessage &) {}); },
+      [&](const ScheduledWork &work) { return !messages || !clock.waits(work); },
+      [&](RankWalk &ranks) { return messages && messages->arrive(ranks); });
   for (size_t rank = 0; rank < visited.size(); ++rank)
     if (visited[rank] < schedule.order[rank].size())
       return std::nullopt;

@@ -40,6 +40,13 @@ private:
   std::vector<char> done;
 };
 
+/// The stage whose result `work` reads, but for works of its own stage, or -1.
+inline int64_t sourceOf(const ScheduledWork &work, int64_t stages) {
+  if (work.work == Work::Forward)
+    return work.stage - 1;
+  return work.work == Work::WeightGradient || work.stage + 1 == stages ? -1 : work.stage + 1;
+}
+
 /// The stage that reads the result of `work`, or -1.
 inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
   if (work.work == Work::Forward)
@@ -48,22 +55,31 @@ inline int64_t readerOf(const ScheduledWork &work, int64_t stages) {
 }
 
 /// Calls visit(rank, position in the rank's order) for works in the order of their ranks, each after the works that it
-/// reads, until all are visited or every rank waits. Every work must exist at most once. Returns the number of visited
-/// works of each rank.
-template <class Visit> std::vector<size_t> walk(const Schedule &schedule, Visit visit) {
+/// reads and when ready(work), until all are visited or every rank waits. Then proceed(ranks) may wake ranks; false:
+/// the walk ends. Every work must exist at most once. Returns the number of visited works of each rank.
+template <class Visit, class Ready, class Proceed>
+std::vector<size_t> walk(const Schedule &schedule, Visit visit, Ready ready, Proceed proceed) {
   Progress progress(schedule);
   RankWalk ranks(size_t(schedule.ranks));
-  ranks.run([&](size_t rank, size_t position) {
-    const auto &order = schedule.order[rank];
-    if (position == order.size() || progress.missing(order[position]))
-      return false;
-    visit(rank, position);
-    progress.finish(order[position]);
-    if (const int64_t reader = readerOf(order[position], schedule.stages()); reader >= 0)
-      ranks.wake(size_t(schedule.rankOf(reader)));
-    return true;
-  });
+  do
+    ranks.run([&](size_t rank, size_t position) {
+      const auto &order = schedule.order[rank];
+      if (position == order.size() || progress.missing(order[position]) || !ready(order[position]))
+        return false;
+      visit(rank, position);
+      progress.finish(order[position]);
+      if (const int64_t reader = readerOf(order[position], schedule.stages()); reader >= 0)
+        ranks.wake(size_t(schedule.rankOf(reader)));
+      return true;
+    });
+  while (proceed(ranks));
   return std::move(ranks).done();
+}
+
+/// The same for works that wait for nothing else.
+template <class Visit> std::vector<size_t> walk(const Schedule &schedule, Visit visit) {
+  return walk(
+      schedule, visit, [](const ScheduledWork &) { return true; }, [](RankWalk &) { return false; });
 }
 
 /// The circle of waits in a schedule whose walk ended after `visited` works of each rank, as text.

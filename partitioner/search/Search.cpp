@@ -89,7 +89,7 @@ public:
       tighten(next);
     }
     moveCutsOfBest();
-    outcome.lower = std::min(best, lowest), outcome.lowest = lowest;
+    outcome.lowest = lowest;
     return std::move(outcome);
   }
 

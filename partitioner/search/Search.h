@@ -34,8 +34,7 @@ struct SearchCounts {
 struct SearchOutcome {
   std::vector<Candidate> candidates; ///< that fit, by their estimated time
   SearchCounts counts;
-  double lower = 0;  ///< seconds: no plan of the space is estimated below
-  double lowest = 0; ///< the same, of the plans that were not estimated
+  double lowest = 0; ///< seconds: no plan that has no candidate is estimated below
   /// If no plan fits: the fewest bytes of a rank that any of the plans needs, and what its device has.
   double leastBytes = 0, capacity = 0;
   bool stoppedEarly = false;

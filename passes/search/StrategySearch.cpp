@@ -194,12 +194,12 @@ private:
 
   void readModel() {
     const int64_t rows = fewRows();
-    readPins(rows);
+    GraphModule typed = trace(rows, rows);
+    readPins(typed);
     const ReducedModel &model = *reduced(rows);
     std::set<std::string> kept, seen;
     for (const LayerOutline &layer : model.layers)
       hasLists |= partitioner::isListMember(layer.path);
-    GraphModule typed = trace(rows, rows);
     applyPrecision(typed.module(), options.precision.type, options.precision.level);
     const std::vector<LayerOutline> sent = partitioner::outlineOf(typed.module(), pinned);
     for (size_t i = 0; i < model.layers.size(); ++i) {
@@ -220,8 +220,7 @@ private:
   }
 
   /// Refuses pins that do not suit the model, and finds the stages that are decided: by a file, or by the code.
-  void readPins(int64_t rows) {
-    GraphModule whole = trace(rows, rows);
+  void readPins(const GraphModule &whole) {
     auto forward = llvm::cast<mlir::func::FuncOp>(whole.function("forward"));
     partitioner::checkRules(forward, pinned);
     marked = !forward.getOps<ir::ShardHintOp>().empty();
@@ -514,6 +513,8 @@ private:
 
   /// The layers with what they send in solved shardings.
   std::vector<partitioner::SearchLayer> layersWith(const PlanGroup &group) {
+    if (group.pipeline == 1)
+      return input.layers;
     const Site site = input.positions(group).front();
     const SiteCosts *usual = measure(group.split, site), *solved = measureSolved(group.split, site);
     return usual && solved ? partitioner::withSent(input.layers, usual->front().costs, solved->front().costs)
@@ -613,9 +614,9 @@ private:
     const auto enough = [&] { return record->step > 0 && record->compiled >= compiledAtMost; };
     double error = 0; // the part of an estimate by which it was too long
     std::map<PlanRow, double> simulated;
+    const auto lower = [&] { return partitioner::lowerBound(outcome.candidates, simulated, outcome.lowest); };
     const auto close = [&] {
-      record->lower = partitioner::lowerBound(outcome.candidates, simulated, outcome.lowest);
-      return record->step > 0 && record->step <= (1 + nearBound) * record->lower && error <= nearBound;
+      return record->step > 0 && error <= nearBound && record->step <= (1 + nearBound) * lower();
     };
     for (size_t at = 0; at < finalists.size() && !enough() && !close(); at += compiledTogether) {
       if (record->step > 0 && (record->stopped_early = input.stops()))
@@ -645,7 +646,7 @@ private:
       compiledBefore = record->compiled;
       return {};
     }
-    record->lower = std::min(partitioner::lowerBound(outcome.candidates, simulated, outcome.lowest), record->step);
+    record->lower = std::min(lower(), record->step);
     describe(outcome, *record);
     best.record = std::move(record);
     return best;
