@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cpuid.h>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include <immintrin.h>
 #include <optional>
 #include <sstream>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -50,6 +52,60 @@ __attribute__((target("avx2,fma"))) double multiplyAdd256(int rounds, const vola
   for (const auto &sum : sums)
     *out += _mm256_cvtss_f32(sum);
   return 2.0 * 8 * 12 * rounds;
+}
+
+/// Like multiplyAdd512, with products of pairs of bf16 numbers.
+__attribute__((target("avx512f,avx512bf16"))) double multiplyAddPairs(int rounds, const volatile float *in,
+                                                                      float *out) {
+  __m512 sums[12];
+  for (auto &sum : sums)
+    sum = _mm512_set1_ps(in[0]);
+  const __m512bh factor = _mm512_cvtne2ps_pbh(_mm512_set1_ps(in[1]), _mm512_set1_ps(in[2]));
+  for (int i = 0; i < rounds; ++i)
+    for (auto &sum : sums)
+      sum = _mm512_dpbf16_ps(sum, factor, factor);
+  for (const auto &sum : sums)
+    *out += _mm512_reduce_add_ps(sum);
+  return 2.0 * 32 * 12 * rounds;
+}
+
+/// Four products of tiles, each of 16 rows with 32 bf16 numbers and 16 columns (AMX).
+__attribute__((target("amx-tile,amx-bf16"))) double multiplyAddTiles(int rounds, float *out) {
+  struct alignas(64) {
+    uint8_t palette = 1, startRow = 0, reserved[14] = {};
+    uint16_t rowBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } shapes;
+  alignas(64) uint8_t operand[1024] = {};
+  alignas(64) float result[256];
+  _tile_loadconfig(&shapes);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, operand, 64);
+  _tile_loadd(5, operand, 64);
+  _tile_loadd(6, operand, 64);
+  _tile_loadd(7, operand, 64);
+  for (int i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, result, 64);
+  _tile_release();
+  *out += result[0];
+  return 4 * 2.0 * 16 * 16 * 32 * rounds;
+}
+
+/// Whether the processor has AMX for bf16 and Linux lets this process use it.
+bool hasTiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned tile = 1u << 24, bf16 = 1u << 22;
+  constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM of arch_prctl(2)
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tile) && (d & bf16) &&
+         syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
 /// Seconds for which this thread had a core, so that other work on the machine does not count.
@@ -95,16 +151,30 @@ double best(const std::function<double()> &measure) {
   return most;
 }
 
-double operationsPerSecond(unsigned cores) {
-  const bool wide = __builtin_cpu_supports("avx512f");
-  return rate(cores, 0.1, [wide] {
+/// Multiplications and additions per second of all cores.
+double operationsPerSecond(unsigned cores, const std::function<double(const volatile float *, float *)> &multiplyAdd) {
+  return rate(cores, 0.1, [&] {
     volatile float in[] = {1, 0.999f, 0.001f}, sink = 0; // unknown to the compiler
     float out = 0;
-    const double operations = wide ? multiplyAdd512(100000, in, &out) : multiplyAdd256(100000, in, &out);
+    const double operations = multiplyAdd(in, &out);
     sink = out;
     (void)sink;
     return operations;
   });
+}
+
+double fp32Operations(const volatile float *in, float *out) {
+  constexpr int rounds = 100000;
+  return __builtin_cpu_supports("avx512f") ? multiplyAdd512(rounds, in, out) : multiplyAdd256(rounds, in, out);
+}
+
+/// Without instructions for bf16, products of bf16 numbers are fp32 products.
+double bf16Operations(const volatile float *in, float *out) {
+  constexpr int rounds = 100000;
+  static const bool tiles = hasTiles();
+  return tiles                                  ? multiplyAddTiles(rounds / 10, out)
+         : __builtin_cpu_supports("avx512bf16") ? multiplyAddPairs(rounds, in, out)
+                                                : fp32Operations(in, out);
 }
 
 /// Bytes per second, read and written, of a = b + c * d (McCalpin's STREAM triad) over three arrays of this many
@@ -188,8 +258,11 @@ Cluster measureHost() {
   core.memoryGbPerS = gigabytes(size_t{1} << 24, 0.2);
   if (const double share = cacheShare(); share >= 1 << 18) // half of the share: the cost model assumes that this fits
     core.cache = Cache{rounded(share / (1 << 20)), gigabytes(static_cast<size_t>(share) / 2 / 3 / sizeof(float), 0.05)};
-  core.peakTflops[static_cast<size_t>(Rate::Fp32)] =
-      rounded(best([&] { return operationsPerSecond(cores); }) / 1e12 * each);
+  const auto tflops = [&](double (*multiplyAdd)(const volatile float *, float *)) {
+    return rounded(best([&] { return operationsPerSecond(cores, multiplyAdd); }) / 1e12 * each);
+  };
+  core.peakTflops[static_cast<size_t>(Rate::Fp32)] = tflops(fp32Operations);
+  core.peakTflops[static_cast<size_t>(Rate::Bf16)] = tflops(bf16Operations);
   NodeGroup node;
   node.devices.push_back({0, cores});
   if (cores > 1)

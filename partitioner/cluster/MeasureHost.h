@@ -4,7 +4,7 @@
 
 namespace cleave::partitioner {
 
-/// Measures for about three seconds, on all cores at once, the best of several times: fp32 multiply-adds, reading and
+/// Measures for about three seconds, on all cores at once, the best of several times: fp32 and bf16 multiply-adds, reading and
 /// writing memory larger than the caches and as large as half of a core's share of the last cache, and messages
 /// between two ranks that are threads.
 Cluster measureHost();

@@ -93,14 +93,15 @@ bool near(double a, double b) { return std::abs(a - b) <= 0.2 * std::max(a, b); 
 
 bool alike(const DeviceKind &a, const DeviceKind &b) {
   return near(a.memoryGib, b.memoryGib) && near(a.memoryGbPerS, b.memoryGbPerS) &&
-         near(a.peakTflops[0], b.peakTflops[0]) && a.cache.has_value() == b.cache.has_value() &&
+         std::ranges::equal(a.peakTflops, b.peakTflops, near) && a.cache.has_value() == b.cache.has_value() &&
          (!a.cache || near(a.cache->mib, b.cache->mib));
 }
 
 DeviceKind lowest(DeviceKind a, const DeviceKind &b) {
   a.memoryGib = std::min(a.memoryGib, b.memoryGib);
   a.memoryGbPerS = std::min(a.memoryGbPerS, b.memoryGbPerS);
-  a.peakTflops[0] = std::min(a.peakTflops[0], b.peakTflops[0]);
+  for (size_t rate = 0; rate < rateCount; ++rate)
+    a.peakTflops[rate] = std::min(a.peakTflops[rate], b.peakTflops[rate]);
   if (a.cache)
     a.cache = Cache{std::min(a.cache->mib, b.cache->mib), std::min(a.cache->gbPerS, b.cache->gbPerS)};
   return a;
