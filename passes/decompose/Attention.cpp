@@ -32,7 +32,8 @@ Values decomposeAttention(ir::AttentionOp op, GraphBuilder &e) {
   Value max = e.reduce(ir::ReduceKind::Max, s, {columnDim});
   Value exponential = e.exp(e.sub(s, spread(e, max, s)));
   Value sum = e.sum(exponential, {columnDim});
-  Value p = e.cast(e.div(exponential, spread(e, sum, s)), tensorType(op.getV()).getElementType());
+  Value inverse = e.div(e.constantLike(sum, 1), sum); // one division a row, not one an element
+  Value p = e.cast(e.mul(exponential, spread(e, inverse, s)), tensorType(op.getV()).getElementType());
   Value result = e.matmul(p, op.getV(), false, false), lse = e.add(max, e.log(sum));
   return {result, e.castLike(lse, op.getLse())};
 }

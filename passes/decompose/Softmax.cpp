@@ -48,7 +48,8 @@ Values decomposeSoftmax(ir::SoftmaxOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getInput());
   int64_t dim = op.getDim();
   Exponentials parts = exponentials(e, x, dim);
-  Value y = e.div(parts.exponential, e.broadcastBack(parts.sum, shapeOf(x), {dim}));
+  Value inverse = e.div(e.constantLike(parts.sum, 1), parts.sum); // one division a row, not one an element
+  Value y = e.mul(parts.exponential, e.broadcastBack(inverse, shapeOf(x), {dim}));
   return {e.castLike(y, op.getResult())};
 }
 

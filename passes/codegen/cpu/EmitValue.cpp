@@ -111,18 +111,6 @@ V KernelEmitter::compute(const LoopValue &v, int value, int copy) {
   bool vector = false;
   for (V operand : x)
     vector |= operand->getType()->isVectorTy();
-  // For a vector divided by a scalar (on a GPU: an inner-loop value by an outer one): divides once and multiplies
-  // inside the loop.
-  auto overScalar = [&] {
-    return p.width == 1 ? levelOf(v.operands[0]) > levelOf(v.operands[1])
-                        : x[0]->getType()->isVectorTy() && !x[1]->getType()->isVectorTy();
-  };
-  if (v.op == NodeKind::Div && isFloat(v.type) && overScalar() && !llvm::isa<llvm::Constant>(x[1])) {
-    at(levelOf(v.operands[1]));
-    V inverse = b.CreateFDiv(math.constant(x[1], 1), x[1]);
-    at(level);
-    return b.CreateFMul(x[0], splat(inverse));
-  }
   if (vector)
     for (V &operand : x)
       operand = splat(operand);

@@ -269,6 +269,34 @@ TEST_CASE("columns: bias gradient with its prologue stored, siblings") {
   }
 }
 
+TEST_CASE("a quotient has the same bits in every loop that computes it") {
+  // The gradient of a largest element is divided by the number of elements that are equal to it.
+  for (const Target target : {Target::X86_64_v3, Target::X86_64_v4})
+    for (const int64_t reduced : {0, 1})
+      for (const int64_t divided : {0, 1}) {
+        if (!target.runsHere())
+          continue;
+        GraphMaker m;
+        const std::vector<int64_t> shape{9, 37};
+        const int x = m.input(shape), y = m.input({shape[divided]}),
+                  quotient = m.div(x, m.broadcast(y, shape, {divided}));
+        m.graph.outputs = {quotient, m.reduce(ReduceKind::Max, quotient, {reduced})};
+        const auto inputs = randomInputs(m.graph, 11);
+        const LoopNest nest = *loopNestOf(m.graph, nullptr, lanesOf(target));
+        LoadedKernel kernel(nest, target);
+        const auto outputs = execute(nest, kernel, m.graph, inputs, 1);
+        const TestTensor each = unpack(outputs[0], shape, DType::F32),
+                         largest = unpack(outputs[1], {shape[1 - reduced]}, DType::F32);
+        std::vector<int> equal(largest.data.size());
+        for (size_t i = 0; i < each.data.size(); ++i) {
+          const size_t row = i / 37, column = i % 37;
+          CHECK(each.data[i] == static_cast<float>(inputs[0].data[i] / inputs[1].data[divided ? column : row]));
+          equal[reduced ? row : column] += each.data[i] == largest.data[reduced ? row : column];
+        }
+        CHECK(std::ranges::count(equal, 0) == 0);
+      }
+}
+
 TEST_CASE("batch norm over samples and positions") {
   for (auto shape :
        std::vector<std::vector<int64_t>>{{4, 3, 5, 5}, {3, 20, 1, 1}, {2, 5, 16, 16}, {3, 4, 7, 7}, {5, 1, 3, 3}}) {
