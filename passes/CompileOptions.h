@@ -26,7 +26,7 @@ struct CompileOptions {
   std::optional<Target> target; // of the code, for this backend; none: this machine's processor, or sm_90 for GPUs
   Precision precision;
   bool channelsLast = false; // convolutions on [n, h, w, c], see passes/layout/Layout.h
-  plan::WinogradUse winograd{}; // of convolutions of f32 with stride 1
+  plan::WinogradUse winograd{}; // of convolutions of f32 or bf16 with stride 1
   bool code = true;          // false: --no-code
   bool batchKernels = true;  // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
   std::string model;         // program name

@@ -267,15 +267,15 @@ std::vector<Option> compileOptions() {
       {.name = "--layout",
        .field = &Run::layout,
        .type = "NAME",
-       .uses = {{compile, "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on CPUs in fp32, and on "
-                          "GPUs unless --precision is fp32"}},
+       .uses = {{compile, "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on CPUs, and on GPUs "
+                          "unless --precision is fp32"}},
        .words = {"auto", "nchw", "nhwc"},
        .ranks = Agree::Value,
        .refused = "which has a fixed layout"},
       {.name = "--winograd",
        .field = &Run::winograd,
        .type = "WHEN",
-       .uses = {{compile, "whether convolutions of f32 with 3 x 3 or 5 x 5 windows and stride 1 may use Winograd's method, "
+       .uses = {{compile, "whether convolutions of f32 or bf16 with 3 x 3 or 5 x 5 windows and stride 1 may use Winograd's method, "
                           "which multiplies less and rounds more: auto (default), where it is faster, never, or always"}},
        .words = {"auto", "never", "always"},
        .ranks = Agree::Value,

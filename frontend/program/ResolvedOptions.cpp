@@ -256,12 +256,11 @@ bool isStrategyKind(const std::string &strategy) {
 
 bool isStrategyFile(const std::string &strategy) { return !strategy.empty() && !isStrategyKind(strategy); }
 
-/// Whether convolutions use channels last. Tensor cores read that layout, and so do the kernels for f32 on CPUs; without
-/// tensor cores, cuDNN's engines for [n, c, h, w] are faster. In half precision on CPUs the ConvNet is 1.6 times as fast
-/// in channels last, but some of its trainings end with a larger loss than in [n, c, h, w].
+/// Whether convolutions use channels last. CPUs' kernels and tensor cores read that layout; without tensor cores,
+/// cuDNN's engines for [n, c, h, w] are faster.
 static bool chooseChannelsLast(const ResolvedOptions &resolved, const RunOptions &options) {
   return options.layout.empty() || options.layout == "auto"
-             ? (resolved.backend == Target::Kind::Cpu) == (resolved.precision.type == Precision::Type::Fp32)
+             ? resolved.backend == Target::Kind::Cpu || resolved.precision.type != Precision::Type::Fp32
              : options.layout == "nhwc";
 }
 

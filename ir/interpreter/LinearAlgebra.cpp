@@ -132,7 +132,7 @@ struct Mixed {
   Mixed(const Convolution &c, const HostTensor &a, const HostTensor &b)
       : on(currentRounding().tiles && (c.kh == 3 || c.kh == 5) && c.kw == c.kh && c.groups == 1 &&
            c.stride == std::vector<int64_t>{1, 1} && c.dilation == std::vector<int64_t>{1, 1} &&
-           a.dtype == DType::F32) {
+           a.dtype != DType::F16) {
     for (int i = 0; i < 2 && on; ++i) {
       const HostTensor &from = i ? b : a;
       operands[i] = from.values;

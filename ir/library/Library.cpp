@@ -206,13 +206,14 @@ template <typename Op> LogicalResult checkConv(Op op, Value input, Value weight,
   if (ArrayRef<int64_t>(*shape) != shapeOf(result))
     return op.emitOpError("C6: ") << name << " is " << shapeText(shapeOf(result)) << ", the convolution's shape "
                                   << shapeText(*shape);
-  return checkSameElement(op, 7, {input, weight, result});
+  return success();
 }
 
 } // namespace
 
 LogicalResult Conv2dOp::verify() {
-  if (failed(checkConv(*this, getInput(), getWeight(), getResult(), "the result")))
+  if (failed(checkConv(*this, getInput(), getWeight(), getResult(), "the result")) ||
+      failed(checkSameElement(*this, 7, {getInput(), getWeight(), getResult()})))
     return failure();
   const int64_t channels = shapeOf(getWeight())[0];
   if (getBias() && (shapeOf(getBias()) != ArrayRef<int64_t>(channels)))
@@ -224,8 +225,11 @@ LogicalResult Conv2dOp::verify() {
 }
 
 LogicalResult Conv2dWeightGradOp::verify() {
-  if (failed(checkConv(*this, getInput(), getResult(), getGrad(), "grad")))
+  if (failed(checkConv(*this, getInput(), getResult(), getGrad(), "grad")) ||
+      failed(checkSameElement(*this, 7, {getInput(), getGrad()})))
     return failure();
+  if (Type from = elementOf(getInput()), to = elementOf(getResult()); from != to && !to.isF32())
+    return emitOpError("C7: a gradient from operands of ") << from << " has elements of " << to;
   return checkAccumulation(*this, 8, getInto(), getAccumulate(), getResult());
 }
 

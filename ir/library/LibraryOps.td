@@ -133,8 +133,8 @@ def Library_Conv2dOp : Library_Op<"conv2d"> {
 def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
   let summary = "gradient of a convolution's weight (the result), or into plus it";
   let description = [{
-    (C1) to (C5) as cleave.conv2d. (C6) grad has the convolution's shape. (C7) element types are equal. (C8) into has the
-    result's type and comes with accumulate.
+    (C1) to (C5) as cleave.conv2d. (C6) grad has the convolution's shape. (C7) the element types of grad and input are
+    equal; that of the result is the same or f32. (C8) into has the result's type and comes with accumulate.
   }];
   let arguments = !con((ins Library_Float:$grad, Library_Float:$input, Optional<Library_Float>:$into), Library_ConvAttributes,
                        (ins UnitAttr:$accumulate));

@@ -155,15 +155,16 @@ void bindKernels(plan::PlanT &plan) {
 /// for channels last. It is faster if most multiplications of its tiles are needed at the borders, too.
 bool usesWinograd(const plan::ConvT &op, Target target, plan::WinogradUse use) {
   if ((op.kh != 3 && op.kh != 5) || op.kw != op.kh || op.stride_h != 1 || op.stride_w != 1 || op.dilation_h != 1 ||
-      op.dilation_w != 1 || op.groups != 1 || op.dtype != plan::DType::F32)
+      op.dilation_w != 1 || op.groups != 1 || op.dtype == plan::DType::F16)
     return false;
   if (target.gpu())
-    return op.kh == 3;
+    return op.kh == 3 && op.dtype == plan::DType::F32;
   const bool data = op.kind == plan::ConvKind::BackwardData;
   const int64_t h = data ? op.ih : op.oh, w = data ? op.iw : op.ow, side = 7 - op.kh,
                 tiles = (h + side - 1) / side * ((w + side - 1) / side);
-  // Gradients of weights read many transformed tiles from memory.
-  const bool gains = op.kind != plan::ConvKind::BackwardWeights || (op.kh == 3 && std::min(op.ic, op.oc) >= 64);
+  // Gradients of weights read many transformed tiles from memory. 5 x 5 windows save too little against products in bf16.
+  const bool gains = op.kh == 3 ? op.kind != plan::ConvKind::BackwardWeights || std::min(op.ic, op.oc) >= 64
+                                : op.kind != plan::ConvKind::BackwardWeights && op.dtype == plan::DType::F32;
   return target.arch >= Target::X86_64_v3 && op.nhwc && op.ic % 16 == 0 && op.oc % 16 == 0 &&
          (use == plan::WinogradUse::Always || (gains && op.kh * op.kw * h * w >= 2 * 36 * tiles));
 }

@@ -54,21 +54,11 @@ std::optional<Follower> followEpilogue(Value value, Operation *product) {
   return std::nullopt;
 }
 
-/// A cast of a half product to f32 that is returned or added to the gradient so far. The library's sums are f32, so it
-/// can write them without the rounding. (A cast that a kernel reads costs nothing there.)
-bool isWidening(Operation *op) {
-  auto cast = dyn_cast<ir::CastOp>(op);
-  if (!cast || !cast.getResult().hasOneUse() || !getElementTypeOrSelf(cast.getResult()).isF32() ||
-      !isa<Float16Type, BFloat16Type>(getElementTypeOrSelf(cast.getInput())))
-    return false;
-  return isa<func::ReturnOp>(*cast.getResult().getUsers().begin()) || onlyAccumulation(cast.getResult()).first;
-}
-
 /// Which followers are still possible.
 struct Following {
   bool bias = true;      // the last dimension is still the product's, and there is no bias yet
   bool epilogue = false; // the library has epilogues
-  bool widen = false;    // the library can write f32, and nothing was added yet
+  bool widen = true;     // nothing was added yet
   bool gradient = true;  // gradient of an activation: nothing was added yet
   bool others = true;    // anything but a reshape
 };
@@ -107,7 +97,7 @@ std::optional<Follower> follow(Value value, Operation *product, const Following 
 SmallVector<Follower> followers(ir::MatmulOp matmul, SelectOptions options) {
   SmallVector<Follower> chain;
   Value value = matmul.getResult();
-  Following may{.epilogue = options.epilogues, .widen = options.widen};
+  Following may{.epilogue = options.epilogues};
   while (auto next = follow(value, matmul, may)) {
     if (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).empty())
       break;

@@ -44,7 +44,26 @@ void selectConv(ir::Conv2dOp conv, SelectOptions options) {
                                           conv.getChannelsLast(), epilogue));
 }
 
-void selectConv(ir::Conv2dWeightGradOp conv) {
+/// Makes the gradient f32 if its only use, after transposes, is a cast to f32.
+void widenGradient(ir::Conv2dWeightGradOp conv) {
+  SmallVector<Operation *> chain = renamingsOf(conv.getResult());
+  chain.insert(chain.begin(), conv);
+  Value last = chain.back()->getResult(0);
+  if (!last.hasOneUse() || !isWidening(*last.getUsers().begin()))
+    return;
+  auto cast = mlir::cast<ir::CastOp>(*last.getUsers().begin());
+  for (Operation *op : chain) {
+    Value result = op->getResult(0);
+    result.setType(tensorType(result).clone(getElementTypeOrSelf(cast.getResult())));
+    dropShardings(op);
+  }
+  cast.getResult().replaceAllUsesWith(last);
+  cast.erase();
+}
+
+void selectConv(ir::Conv2dWeightGradOp conv, SelectOptions options) {
+  if (options.widenConvolutions)
+    widenGradient(conv);
   OpBuilder b(conv);
   auto [add, gradient] = onlyAccumulation(conv.getResult());
   Value result = add ? add->getResult(0) : Value(conv.getResult());
@@ -131,6 +150,14 @@ void carryShardings(ArrayRef<Value> results, Operation *call) {
   }
 }
 
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast<ir::CastOp>(op);
+  if (!cast || !cast.getResult().hasOneUse() || !getElementTypeOrSelf(cast.getResult()).isF32() ||
+      !isa<Float16Type, BFloat16Type>(getElementTypeOrSelf(cast.getInput())))
+    return false;
+  return isa<func::ReturnOp>(*cast.getResult().getUsers().begin()) || onlyAccumulation(cast.getResult()).first;
+}
+
 std::pair<Operation *, Value> onlyAccumulation(Value result) {
   if (!result.hasOneUse())
     return {};
@@ -159,7 +186,7 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](ir::MatmulOp matmul) { selectProduct(matmul, concats, options); })
         .Case([&](ir::Conv2dOp conv) { selectConv(conv, options); })
-        .Case([&](ir::Conv2dWeightGradOp conv) { selectConv(conv); })
+        .Case([&](ir::Conv2dWeightGradOp conv) { selectConv(conv, options); })
         .Case<ir::AttentionOp, ir::AttentionGradOp>([&](auto attention) { selectAttention(attention); })
         .Case([&](ir::EmbeddingGradOp gradient) { selectEmbedding(gradient); })
         .Case([&](ir::ConcatOp concat) {
@@ -179,7 +206,8 @@ static bool libraryHas(Type type, Target target) {
 void select(func::FuncOp function, Target target) {
   widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   joinPads(function);
-  selectLibraryCalls(function, {.epilogues = target.gpu(), .widen = target.gpu(), .copyPieces = !target.gpu()});
+  selectLibraryCalls(function,
+                     {.epilogues = target.gpu(), .widenConvolutions = !target.gpu(), .copyPieces = !target.gpu()});
 }
 
 } // namespace cleave::passes

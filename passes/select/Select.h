@@ -26,8 +26,9 @@ struct SelectOptions {
   /// a bias compute relu (cuDNN). The gradient of a weight also computes the gradient of the bias, if that would
   /// otherwise be a kernel.
   bool epilogues = false;
-  /// Products of half operands write gradients directly in f32, without rounding to half first.
-  bool widen = false;
+  /// Convolutions of half operands write the gradients of weights directly in f32, without rounding to half first, as
+  /// matrix products always do.
+  bool widenConvolutions = false;
   /// Long concatenations become copies of their pieces.
   bool copyPieces = false;
 };

@@ -44,6 +44,12 @@ Strided pieceView(const Strided &whole, ir::ConcatOp concat, unsigned piece);
 /// If the only use of `result` is to be added to a gradient argument and returned: the add and the argument.
 std::pair<mlir::Operation *, mlir::Value> onlyAccumulation(mlir::Value result);
 
+/// Whether this is a cast of a half product to f32 that is returned or added to the gradient so far. The library's sums
+/// are f32, so it can write them without the rounding. (A cast that a kernel reads costs nothing there.)
+bool isWidening(mlir::Operation *op);
+/// Removes the shardings of an op whose result is no longer what they describe.
+void dropShardings(mlir::Operation *op);
+
 /// By concatenation and number of the piece: the call that writes the piece in place.
 using WrittenPieces = std::map<mlir::Operation *, std::map<unsigned, mlir::Operation *>>;
 void selectProduct(ir::MatmulOp matmul, WrittenPieces &concats, SelectOptions options);

@@ -4,7 +4,7 @@
 #include "ir/graph/Graph.h"
 #include "ir/library/Epilogues.h"
 #include "passes/rewrite/Values.h"
-#include "passes/select/Select.h"
+#include "passes/select/Selection.h"
 
 using namespace mlir;
 
@@ -15,8 +15,8 @@ static bool isLibraryOp(Operation *op) {
              ir::MaxPool2dGradOp, ir::AvgPool2dOp, ir::AvgPool2dGradOp>(op);
 }
 
-static void dropShardings(Operation *op) {
-  for (StringRef name : {dist::attr::shardings, dist::attr::globals}) // they describe the result of another op
+void dropShardings(Operation *op) {
+  for (StringRef name : {dist::attr::shardings, dist::attr::globals})
     op->removeAttr(name);
 }
 

@@ -74,7 +74,8 @@ ConvChoice choose(const plan::Conv &op, const ConvDescs &d, OneDnnContext &conte
              : Forward::desc(kind, algorithm, s, w, t, d.strides, d.dilation, d.padBegin, d.padEnd),
         attributes, context.engine);
   };
-  auto forward = make(src, weights, dst);
+  // Gradients of weights may be f32 where all else is bf16.
+  auto forward = make(src, {weights.dims(), src.data_type(), tag::any}, dst);
   if (op.kind() == plan::ConvKind::Forward)
     return {dnnl::convolution_forward(forward), forward.src_desc(),     forward.weights_desc(), forward.dst_desc(),
             forward.scratchpad_desc(),          forward.impl_info_str()};
@@ -226,7 +227,10 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
                                                                : op.weights();
     return std::make_unique<ZeroOp>(StepOperand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
   }
-  if (op.winograd())
+  // AMX multiplies bf16 numbers faster than Winograd's method.
+  const bool direct = scope.slot(op.src()).dtype() == plan::DType::BF16 &&
+                      dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+  if (op.winograd() && !direct)
     if (auto made = makeWinogradConv(op, scope, context.workspace, context.threads))
       return made;
   return std::make_unique<ConvOp>(op, scope, context);

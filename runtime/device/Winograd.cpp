@@ -40,28 +40,28 @@ struct Tiles {
   int64_t across() const { return (outW + side - 1) / side; }
   int64_t count() const { return n * down() * across(); }
 
-  /// The elements of the tile of 6x6 inputs; outside they are `zeros`.
-  std::array<const float *, 36> inputs(int64_t tile, const float *from, int64_t channels, const float *zeros) const {
-    std::array<const float *, 36> result;
+  /// The elements of the tile of 6x6 inputs, `bytes` long with all their channels; outside they are `zeros`.
+  std::array<const void *, 36> inputs(int64_t tile, const std::byte *from, int64_t bytes, const void *zeros) const {
+    std::array<const void *, 36> result;
     const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side - top,
                   x0 = tile % across() * side - left;
     for (int64_t y = 0; y < 6; ++y)
       for (int64_t x = 0; x < 6; ++x) {
         const bool inside = y0 + y >= 0 && y0 + y < h && x0 + x >= 0 && x0 + x < w;
-        result[6 * y + x] = inside ? from + ((image * h + y0 + y) * w + x0 + x) * channels : zeros;
+        result[6 * y + x] = inside ? from + ((image * h + y0 + y) * w + x0 + x) * bytes : zeros;
       }
     return result;
   }
 
-  /// The elements of the tile of outputs; outside they are `none`.
-  template <typename Float>
-  std::array<Float *, 16> outputs(int64_t tile, Float *to, int64_t channels, Float *none) const {
-    std::array<Float *, 16> result;
+  /// The elements of the tile of outputs, `bytes` long; outside they are `none`.
+  template <typename Byte, typename Void>
+  std::array<Void *, 16> outputs(int64_t tile, Byte *to, int64_t bytes, Void *none) const {
+    std::array<Void *, 16> result;
     const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side, x0 = tile % across() * side;
     for (int64_t y = 0; y < side; ++y)
       for (int64_t x = 0; x < side; ++x)
         result[side * y + x] =
-            y0 + y < outH && x0 + x < outW ? to + ((image * outH + y0 + y) * outW + x0 + x) * channels : none;
+            y0 + y < outH && x0 + x < outW ? to + ((image * outH + y0 + y) * outW + x0 + x) * bytes : none;
     return result;
   }
 };
@@ -70,7 +70,8 @@ class WinogradOp : public Op {
 public:
   WinogradOp(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
              const WinogradKernels &kernels)
-      : op(op), kernels(kernels), window(op.kh() == 3 ? kernels.window3 : kernels.window5), workspace(workspace),
+      : op(op), kernels(kernels), half(scope.slot(op.src()).dtype() == plan::DType::BF16),
+        window((op.kh() == 3 ? kernels.window3 : kernels.window5)[half]), workspace(workspace),
         threads(threads), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())},
         zeros(std::max(op.ic(), op.oc())) {}
 
@@ -80,7 +81,7 @@ protected:
     return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
   }
   float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
-  static float *floats(StepOperand operand, SlotTable slots) { return reinterpret_cast<float *>(operand.at(slots)); }
+  int64_t bytesOf(int64_t elements) const { return elements * (half ? 2 : 4); }
   /// Channels of panel `index` of `channels`.
   int64_t widthOf(int64_t index, int64_t channels) const {
     return std::min(kernels.panel, channels - index * kernels.panel);
@@ -96,6 +97,7 @@ protected:
 
   const plan::Conv &op;
   const WinogradKernels &kernels;
+  bool half; ///< bf16, otherwise f32
   const WinogradWindow &window;
   Workspace &workspace;
   unsigned threads;
@@ -131,13 +133,11 @@ public:
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    const float *from = floats(back ? dst : src, slots);
-    float *to = floats(back ? src : dst, slots);
+    const std::byte *from = (back ? dst : src).at(slots), *w = weights.at(slots);
+    std::byte *to = (back ? src : dst).at(slots);
     const int64_t panels = panelsOf(made), count = tiles.count(), chunks = (count + chunk - 1) / chunk;
     if (sharesWeights) {
-      split(panels, [&](unsigned, int64_t panel) {
-        transformWeights(panel, floats(weights, slots), scratch(panelAt + panel * onePanel));
-      });
+      split(panels, [&](unsigned, int64_t panel) { transformWeights(panel, w, scratch(panelAt + panel * onePanel)); });
       split(chunks, [&](unsigned thread, int64_t index) {
         const int64_t begin = index * chunk, end = std::min(count, begin + chunk);
         float *input = scratch(inputAt + thread * oneInput);
@@ -151,7 +151,7 @@ public:
       split(count, [&](unsigned, int64_t tile) { transformInput(from, tile, input, tile); });
       split(panels, [&](unsigned thread, int64_t panel) {
         float *own = scratch(panelAt + thread * onePanel);
-        transformWeights(panel, floats(weights, slots), own);
+        transformWeights(panel, w, own);
         for (int64_t begin = 0; begin < count; begin += chunk)
           multiply(thread, panel, begin, std::min(count, begin + chunk), input + begin * depth, own, slots, to);
       });
@@ -159,31 +159,32 @@ public:
   }
 
 private:
-  void transformInput(const float *from, int64_t tile, float *input, int64_t row) const {
-    kernels.transformInput(tiles.inputs(tile, from, depth, zeros.data()).data(), depth,
-                           {input, perPosition, depth, kernels.panel}, row);
+  void transformInput(const std::byte *from, int64_t tile, float *input, int64_t row) const {
+    window.transformInput(tiles.inputs(tile, from, bytesOf(depth), zeros.data()).data(), depth,
+                          {input, perPosition, depth, kernels.panel}, row);
   }
 
   /// [36][depth][width] of a panel of the weights, whose neighbours in memory are channels of inputs.
-  void transformWeights(int64_t panel, const float *w, float *to) const {
+  void transformWeights(int64_t panel, const std::byte *w, float *to) const {
     const int64_t first = panel * kernels.panel;
-    window.transformWeights(back ? w + first : w + first * window.size * window.size * op.ic(), op.ic(), depth,
+    window.transformWeights(w + bytesOf(back ? first : first * window.size * window.size * op.ic()), op.ic(), depth,
                             widthOf(panel, made), !back, to);
   }
 
   /// Tiles begin ... end - 1, whose rows are at `input`, times a panel of the weights.
   void multiply(unsigned thread, int64_t panel, int64_t begin, int64_t end, const float *input, const float *right,
-                SlotTable slots, float *to) const {
+                SlotTable slots, std::byte *to) const {
     const int64_t first = panel * kernels.panel, width = widthOf(panel, made),
                   rows = roundUp(end - begin, kernels.rows);
     float *product = scratch(productAt + thread * oneProduct);
     for (int64_t p = 0; p < positions; ++p)
       kernels.multiply(rows, depth, input + p * perPosition, depth, right + p * depth * width, width,
                        product + p * perProduct);
-    const float *shift = hasBias ? floats({bias}, slots) + first : nullptr;
+    const void *shift = hasBias ? StepOperand{bias}.at(slots) + bytesOf(first) : nullptr;
     for (int64_t tile = begin; tile < end; ++tile)
-      window.transformOutput(product + (tile - begin) * width, perProduct, width, shift, op.accumulate(),
-                             tiles.outputs<float>(tile, to + first, made, nullptr).data());
+      window.transformOutput(
+          product + (tile - begin) * width, perProduct, width, shift, op.accumulate(),
+          tiles.outputs(tile, to + bytesOf(first), bytesOf(made), static_cast<void *>(nullptr)).data());
   }
 
   bool back, hasBias = false;
@@ -214,29 +215,42 @@ public:
     inputAt = reserve(positions * perInput);
     gradientAt = reserve(positions * perGradient);
     productAt = reserve(positions * perProduct * threads);
+    rounds = scope.slot(op.weights()).dtype() == plan::DType::BF16;
+    if (rounds)
+      sumAt = reserve(op.oc() * perChannel());
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    const float *from = floats(src, slots), *gradients = floats(dst, slots);
-    float *to = floats(weights, slots), *input = scratch(inputAt), *gradient = scratch(gradientAt);
+    const std::byte *from = src.at(slots), *gradients = dst.at(slots);
+    std::byte *result = weights.at(slots);
+    float *to = rounds ? scratch(sumAt) : reinterpret_cast<float *>(result);
+    float *input = scratch(inputAt), *gradient = scratch(gradientAt);
     const int64_t count = tiles.count(), blocks = (op.oc() + rowsAtATime - 1) / rowsAtATime,
                   units = panelsOf(op.ic()) * blocks;
     for (int64_t begin = 0; begin < count; begin += chunk) {
       const int64_t rows = std::min(chunk, count - begin);
       split(rows, [&](unsigned, int64_t row) {
-        kernels.transformInput(tiles.inputs(begin + row, from, op.ic(), zeros.data()).data(), op.ic(),
-                               {input, perInput, kernels.panel, chunk * kernels.panel}, row);
-        window.transformGradient(tiles.outputs<const float>(begin + row, gradients, op.oc(), zeros.data()).data(),
-                                 op.oc(), {gradient, perGradient, op.oc(), kernels.panel}, row);
+        const void *none = zeros.data();
+        window.transformInput(tiles.inputs(begin + row, from, bytesOf(op.ic()), none).data(), op.ic(),
+                              {input, perInput, kernels.panel, chunk * kernels.panel}, row);
+        window.transformGradient(tiles.outputs(begin + row, gradients, bytesOf(op.oc()), none).data(), op.oc(),
+                                 {gradient, perGradient, op.oc(), kernels.panel}, row);
       });
       split(units, [&](unsigned thread, int64_t unit) {
-        multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, op.accumulate() || begin > 0, to);
+        multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, (op.accumulate() && !rounds) || begin > 0,
+                 to);
       });
     }
+    if (rounds)
+      split(op.oc(), [&](unsigned, int64_t channel) {
+        window.write(to + channel * perChannel(), perChannel(), op.accumulate(),
+                     result + bytesOf(channel * perChannel()));
+      });
   }
 
 private:
   static constexpr int64_t rowsAtATime = 64; ///< channels of outputs
+  int64_t perChannel() const { return window.size * window.size * op.ic(); }
 
   /// Adds the sums over the chunk's tiles for a panel of input channels and some output channels.
   void multiply(unsigned thread, int64_t panel, int64_t first, int64_t depth, bool add, float *to) const {
@@ -255,13 +269,24 @@ private:
   int64_t chunk; ///< tiles that are transformed at a time
   int64_t perInput, perGradient, perProduct;
   int64_t inputAt, gradientAt, productAt;
+  bool rounds;       ///< the result is bf16: the sums of all chunks are made in f32 first
+  int64_t sumAt = 0; ///< of these sums
 };
+
+/// Whether all operands are f32, or all bf16; gradients of weights may be f32.
+bool hasTypes(const plan::Conv &op, SlotScope &scope) {
+  const plan::DType type = scope.slot(op.src()).dtype(), weights = scope.slot(op.weights()).dtype();
+  return (type == plan::DType::F32 || type == plan::DType::BF16) && scope.slot(op.dst()).dtype() == type &&
+         (weights == type || (weights == plan::DType::F32 && op.kind() == plan::ConvKind::BackwardWeights)) &&
+         (op.bias() < 0 || scope.slot(static_cast<uint32_t>(op.bias())).dtype() == type);
+}
 
 } // namespace
 
 std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
   const WinogradKernels *kernels = kernelsFor(scope.plan);
-  if (!kernels || !op.nhwc() || op.ic() % line || op.oc() % line || op.epilogue() != plan::Epilogue::None)
+  if (!kernels || !op.nhwc() || op.ic() % line || op.oc() % line || op.epilogue() != plan::Epilogue::None ||
+      !hasTypes(op, scope))
     return nullptr;
   if (op.kind() == plan::ConvKind::BackwardWeights)
     return std::make_unique<WinogradWeights>(op, scope, workspace, threads, *kernels);

@@ -14,23 +14,28 @@ struct TileMatrix {
   int64_t perPosition, perTile, perPanel;
 };
 
-/// The transforms of windows of one size: tiles of 6x6 inputs give `outputs` x `outputs` outputs.
+/// The transforms of windows of one size, from and to arrays of one type of elements (f32 or bf16); what is between
+/// them is f32. Numbers of channels count elements.
 struct WinogradWindow {
   int64_t size, outputs; ///< 3 and 4, or 5 and 2
 
-  /// A d A^T for the gradient of one tile of outputs: `from[outputs * y + x]`, each `channels` floats.
-  void (*transformGradient)(const float *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// B^T d B for one tile: `from[6 * y + x]` are its elements, each `channels` of them.
+  void (*transformInput)(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// A d A^T for the gradient of one tile of outputs: `from[outputs * y + x]`, each `channels` elements.
+  void (*transformGradient)(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
   /// G g G^T for weights g = from[row][size][size][channel], to [36][depth][width], width 16 or `panel`. `turned`: rows
   /// are the width and channels the depth; otherwise rows are the depth, and the windows are turned around. `channels`:
   /// of a row in memory.
-  void (*transformWeights)(const float *from, int64_t channels, int64_t depth, int64_t width, bool turned, float *to);
+  void (*transformWeights)(const void *from, int64_t channels, int64_t depth, int64_t width, bool turned, float *to);
   /// A^T m A for one tile: position p of 36 at `from + p * perPosition`, `width` channels. Writes (or adds to) the
   /// outputs `to[outputs * y + x]` that are not null, plus `bias` unless null.
-  void (*transformOutput)(const float *from, int64_t perPosition, int64_t width, const float *bias, bool add,
-                          float *const *to);
+  void (*transformOutput)(const float *from, int64_t perPosition, int64_t width, const void *bias, bool add,
+                          void *const *to);
   /// G^T m G for one filter: position p of 36 at `from + p * perPosition`, `width` channels, to element e of the window
   /// at `to + e * channels`.
   void (*transformFilter)(const float *from, int64_t perPosition, int64_t width, bool add, float *to, int64_t channels);
+  /// Writes `count` numbers as elements, or adds them to these.
+  void (*write)(const float *from, int64_t count, bool add, void *to);
 };
 
 /// The pieces of a convolution by F(4x4, 3x3) or F(2x2, 5x5), with the points 0, 1, -1, 2, -2 and infinity (Lavin and
@@ -40,8 +45,6 @@ struct WinogradKernels {
   int64_t panel; ///< channels of a panel
   int64_t rows;  ///< the product computes multiples of this many tiles at a time
 
-  /// B^T d B for one tile: `from[6 * y + x]` are its elements, each `channels` floats.
-  void (*transformInput)(const float *const *from, int64_t channels, TileMatrix to, int64_t tile);
   /// out[i][j] = sum over k of a[i][k] * b[k][j] for `count` rows i (a multiple of `rows`) and `width` columns j:
   /// a[i][k] is at i * rowStride + k, b has rows of `width` floats, out as well.
   void (*multiply)(int64_t count, int64_t depth, const float *a, int64_t rowStride, const float *b, int64_t width,
@@ -50,7 +53,7 @@ struct WinogradKernels {
   /// of 16.
   void (*multiplyTransposed)(int64_t count, int64_t depth, const float *a, int64_t depthStride, const float *b,
                              int64_t width, float *out);
-  WinogradWindow window3, window5;
+  WinogradWindow window3[2], window5[2]; ///< of f32 and of bf16
 };
 
 /// Kernels for processors with AVX2 and FMA, and with AVX-512.

@@ -1,23 +1,34 @@
-// The convolutions of the suite, also used for cuDNN tests without a GPU (tests/unit/runtime/cuda/CudnnDescriptors.cpp).
+// The convolutions of the suite, also used for cuDNN tests without a GPU
+// (tests/unit/runtime/cuda/CudnnDescriptors.cpp).
 #pragma once
 #include "tests/conformance/DeviceRun.h"
 
 namespace cleave::test {
 
 /// A plan whose only step is a convolution; the operands are slots 0 to 2, a bias is slot 3.
-inline PlanT convPlan(ConvT op, plan::DType dtype = plan::DType::F32) {
-  op.dtype = dtype;
+/// `gradient`: the type of a gradient of weights, if it is not that of the operands.
+inline PlanT convPlan(ConvT op, plan::DType dtype = plan::DType::F32, std::optional<plan::DType> gradient = {}) {
+  const plan::DType weights = op.kind == ConvKind::BackwardWeights ? gradient.value_or(dtype) : dtype;
+  op.dtype = op.kind == ConvKind::BackwardWeights ? weights : dtype;
   return stepPlan([&](ProgramWriter &w) {
     auto layout = [&](int64_t n, int64_t c, int64_t h, int64_t x) {
       return op.nhwc ? std::vector<int64_t>{n, h, x, c} : std::vector<int64_t>{n, c, h, x};
     };
     op.src = w.slot("src", dtype, layout(op.n, op.ic, op.ih, op.iw), Space::Persistent);
-    op.weights = w.slot("weights", dtype, layout(op.oc, op.ic / op.groups, op.kh, op.kw), Space::Persistent);
+    op.weights = w.slot("weights", weights, layout(op.oc, op.ic / op.groups, op.kh, op.kw), Space::Persistent);
     op.dst = w.slot("dst", dtype, layout(op.n, op.oc, op.oh, op.ow), Space::Persistent);
     if (op.bias == 0)
       op.bias = static_cast<int>(w.slot("bias", dtype, {op.oc}, Space::Persistent));
     w.step(0, op);
   });
+}
+
+/// The number of products that each sum of a convolution has.
+inline int64_t productsOf(const ConvT &op) {
+  const int64_t window = op.kh * op.kw;
+  return op.kind == ConvKind::Forward        ? op.ic / op.groups * window
+         : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
+                                             : op.n * op.oh * op.ow;
 }
 
 /// A convolution whose input is one column wider than high.

@@ -346,9 +346,17 @@ TEST_CASE("convolution: Winograd") {
       forEachDirection(each, [&](const ConvT &op) {
         if (!op.nhwc || op.epilogue != Epilogue::None)
           return;
-        PlanT plan = convPlan(op);
-        plan.target = onGpu() ? plan.target : target;
-        compare(describe(op) + " " + target, plan, 1e-4, 8, ~0u, false);
+        const auto check = [&](plan::DType type, plan::DType gradient, const Tolerance &tolerance) {
+          PlanT plan = convPlan(op, type, gradient);
+          plan.target = onGpu() ? plan.target : target;
+          compare(fmt::format("{} {} {} to {}", describe(op), target, dtypeName(type), dtypeName(gradient)), plan,
+                  tolerance, 8, ~0u, false);
+        };
+        const auto f32 = plan::DType::F32, bf16 = plan::DType::BF16;
+        check(f32, f32, 1e-4);
+        check(bf16, bf16, rounding(bf16, productsOf(op), op.accumulate || op.bias == 0 ? 3 : 2));
+        if (op.kind == ConvKind::BackwardWeights && !onGpu())
+          check(bf16, f32, 1e-4);
       });
     }
   }
@@ -360,10 +368,7 @@ TEST_CASE("convolution: half types and TF32") {
   for (const ConvT &each : halfConvolutions())
     forEachDirection(each, [](const ConvT &op) {
       const bool more = op.accumulate || op.bias == 0; // added to a result that may be rounded already
-      const int64_t window = op.kh * op.kw, products = op.kind == ConvKind::Forward        ? op.ic / op.groups * window
-                                                       : op.kind == ConvKind::BackwardData ? op.oc / op.groups * window
-                                                                                           : op.n * op.oh * op.ow;
-      const int64_t length = products + (more ? 1 : 0);
+      const int64_t length = productsOf(op) + (more ? 1 : 0);
       compare(describe(op) + " in tf32", inTf32(convPlan(op)), rounding(plan::DType::F32, length, 2, true));
       for (plan::DType type : halfTypes)
         compare(describe(op) + " in " + dtypeName(type), convPlan(op, type), rounding(type, length, more ? 3 : 2), 8,

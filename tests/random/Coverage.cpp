@@ -64,7 +64,7 @@ void coverSplit(const Recipe &recipe, std::set<std::string> &words) {
   words.insert("optimizer:" + recipe.optimizer);
   words.insert("precision:" + recipe.precision + (recipe.optLevel.empty() ? "" : "-" + recipe.optLevel));
   words.insert("layout:" + recipe.layout);
-  if (recipe.suitsWinograd() && recipe.layout == "nhwc" && !recipe.wholeNumbers && recipe.precision == "fp32")
+  if (recipe.suitsWinograd() && recipe.layout == "nhwc" && !recipe.wholeNumbers && recipe.precision != "fp16")
     words.insert("layout:winograd");
   if (recipe.clipNorm > 0)
     words.insert("optimizer:clipping");

@@ -32,7 +32,7 @@ struct RunOptions {
   std::string lossScale = {};   ///< "dynamic", "none" or a number
   std::string reduceDtype = {}; ///< "fp32", "bf16" or "fp16": type of gradient reductions over dp
   std::string layout = {};      ///< "auto", "nchw" or "nhwc": layout of convolutions and the ops after them
-  std::string winograd = {};    ///< "auto", "never" or "always": Winograd's method for convolutions of f32
+  std::string winograd = {};    ///< "auto", "never" or "always": Winograd's method for convolutions of f32 or bf16
   std::optional<double> lr = {}, momentum = {}, weightDecay = {}, ema = {};
   std::string lrSchedule = {};                               ///< "constant", "step" or "cosine"
   std::optional<double> warmupEpochs = {}, everyEpochs = {}; ///< of the schedule; between the steps of "step"

@@ -14,7 +14,7 @@ inline bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int
 /// Whether Winograd's method computes this convolution.
 inline bool suitsWinograd(const plan::Conv &op) {
   return (op.kh() == 3 || op.kh() == 5) && op.kw() == op.kh() && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
-         op.dilation_w() == 1 && op.groups() == 1 && op.dtype() == plan::DType::F32;
+         op.dilation_w() == 1 && op.groups() == 1 && op.dtype() != plan::DType::F16;
 }
 
 // ---- Conv ---------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ inline Work work(const plan::Conv &op, const Context &c) {
     break;
   }
   work.winograd = op.winograd();
-  work.factors = c.slot(op.src()).dtype();
+  work.factors = op.winograd() ? plan::DType::F32 : c.slot(op.src()).dtype();
   work.bytes = c.bytes(op.src()) + c.bytes(op.weights()) + c.bytes(op.dst());
   if (op.accumulate())
     work.bytes += c.bytes(op.kind() == plan::ConvKind::BackwardWeights ? op.weights() : op.dst());

@@ -235,7 +235,7 @@ func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
 }
 // -----
 func.func @f(%dy: tensor<2x5x4x4xf32>, %x: tensor<2x3x4x4xf32>) {
-  // expected-error @+1 {{C7: element types are 'f32' and 'bf16'}}
+  // expected-error @+1 {{C7: a gradient from operands of 'f32' has elements of 'bf16'}}
   %0 = library.conv2d_weight_grad %dy, %x {stride = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilation = array<i64: 1, 1>, groups = 1} : (tensor<2x5x4x4xf32>, tensor<2x3x4x4xf32>) -> tensor<5x3x3x3xbf16>
   return
 }

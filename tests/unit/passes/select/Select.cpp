@@ -330,7 +330,7 @@ std::string layer(const std::string &after, const std::string &type = "f32", int
   return all;
 }
 
-constexpr SelectOptions withEpilogues{.epilogues = true, .widen = true};
+constexpr SelectOptions withEpilogues{.epilogues = true};
 
 template <typename Op> std::string epilogueOf(Op call) { return stringifyEpilogue(call.getEpilogue()).str(); }
 
@@ -528,20 +528,37 @@ TEST_CASE("gradients in f32 of products in half are written as f32", "[export]")
            after + "return " + result + " : tensor<4x5xf32>\n}";
   };
   const auto isF32 = [](library::MatmulOp call) { return mlir::getElementTypeOrSelf(call->getResult(0)).isF32(); };
-  Selected first(gradient("", "", "%1"), {.widen = true});
+  Selected first(gradient("", "", "%1"));
   CHECK(first.ops() == 1);
   CHECK(isF32(first.products().at(0)));
   Selected later(gradient(", %g: tensor<4x5xf32> {cleave.kind = \"gradient\", cleave.name = \"w\"}",
-                          "%2 = cleave.add %g, %1 : tensor<4x5xf32>\n", "%2"),
-                 {.widen = true});
+                          "%2 = cleave.add %g, %1 : tensor<4x5xf32>\n", "%2"));
   CHECK(later.ops() == 1);
   CHECK(later.products().at(0).getAccumulate());
   CHECK(isF32(later.products().at(0)));
   // a kernel does the cast
-  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"), {.widen = true});
+  Selected read(gradient("", "%2 = cleave.exp %1 : tensor<4x5xf32>\n", "%2"));
   CHECK_FALSE(isF32(read.products().at(0)));
-  Selected elsewhere(gradient("", "", "%1"));
-  CHECK_FALSE(isF32(elsewhere.products().at(0)));
+}
+
+TEST_CASE("gradients in f32 of convolutions in half are written as f32 if the library can", "[export]") {
+  const std::string text = R"(func.func @f(%x: tensor<1x8x8x4xbf16>, %dy: tensor<1x6x6x6xbf16>)
+      -> (tensor<6x4x3x3xf32> {cleave.kind = "gradient", cleave.name = "w"}) {
+    %0 = cleave.conv2d_weight_grad %dy, %x {channels_last, stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>,
+      dilation = array<i64: 1, 1>, groups = 1 : i64}
+      : (tensor<1x6x6x6xbf16>, tensor<1x8x8x4xbf16>) -> tensor<6x3x3x4xbf16>
+    %1 = cleave.transpose %0 permutation [0, 3, 1, 2] : tensor<6x3x3x4xbf16> -> tensor<6x4x3x3xbf16>
+    %2 = cleave.cast %1 : tensor<6x4x3x3xbf16> -> tensor<6x4x3x3xf32>
+    return %2 : tensor<6x4x3x3xf32>
+  })";
+  const auto gradient = [](Selected &s) {
+    return mlir::getElementTypeOrSelf(s.calls<library::Conv2dWeightGradOp>().at(0).getResult());
+  };
+  Selected wide(text, {.widenConvolutions = true}), narrow(text);
+  CHECK(wide.ops() == 2);
+  CHECK(gradient(wide).isF32());
+  CHECK(narrow.ops() == 3);
+  CHECK(gradient(narrow).isBF16());
 }
 
 TEST_CASE("where a library lacks a half type, a bias is added before the product is rounded", "[export]") {
