@@ -73,6 +73,7 @@ def DecomposePass : ModulePass<"decompose"> {
            [{llvm::cl::values(
                clEnumValN(::cleave::passes::AttentionOps::Decompose, "decompose", "matrix products and a softmax"),
                clEnumValN(::cleave::passes::AttentionOps::KeepHalf, "keep-half", "stays where GPUs have a kernel"),
+               clEnumValN(::cleave::passes::AttentionOps::KeepWide, "keep-wide", "stays where CPUs have a kernel"),
                clEnumValN(::cleave::passes::AttentionOps::Keep, "keep", "stays"))}]>
   ];
 }

@@ -18,7 +18,8 @@ bool decomposes(Value q, AttentionOps what) {
   const auto type = cast<RankedTensorType>(q.getType());
   const int64_t width = type.getShape().back();
   const bool kernel = !type.getElementType().isF32() && width <= 128 && width % 8 == 0;
-  return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel);
+  return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel) ||
+         (what == AttentionOps::KeepWide && type.getElementType().isF16());
 }
 
 /// The values that replace the op's results; empty if the op stays.

@@ -54,6 +54,19 @@ const std::vector<std::string> phaseNames = {"trace",         "precision", "stag
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 
+/// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
+Target targetOf(const CompileOptions &options) {
+  return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
+}
+
+/// The attention that the device of the plan computes as one step.
+AttentionOps keptAttention(const CompileOptions &options) {
+  const Target target = targetOf(options);
+  return target.gpu()                       ? AttentionOps::KeepHalf
+         : target.arch >= Target::X86_64_v3 ? AttentionOps::KeepWide
+                                            : AttentionOps::Decompose;
+}
+
 /// Whether a device of the cluster that the plan is made for has no fused attention.
 bool keepsScores(const CompileOptions &options) {
   if (options.cluster.empty())
@@ -148,7 +161,7 @@ Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose)
 
   // Composite ops become primitives before the split, so that a reduction over a split dimension is a partial sum like
   // any other, and only primitives need sharding rules.
-  const AttentionOps attention = onGpu(options) ? AttentionOps::KeepHalf : AttentionOps::Decompose;
+  const AttentionOps attention = keptAttention(options);
   if (purpose == Purpose::Prediction)
     phases.run("decompose", module, createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
   else
@@ -211,11 +224,6 @@ partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &sta
   applied.evalMixes = std::move(eval);
   readAverages(applied);
   return applied;
-}
-
-/// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
-Target targetOf(const CompileOptions &options) {
-  return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
 /// Turns the applied forward pass into an evaluation, and removes training.

@@ -2,6 +2,7 @@
 #include "runtime/device/OneDnn.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/device/Attention.h"
 #include "runtime/device/CpuDevice.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"
@@ -79,8 +80,12 @@ public:
 
 protected:
   std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) override {
-    if (step.op_type() == plan::StepOp::Attention)
-      throw environmentError("cpu: attention steps run only on GPUs; for CPUs the compiler decomposes attention");
+    if (const plan::Attention *attention = step.op_as_Attention()) {
+      if (auto made = makeAttention(*attention, scope, context.workspace, threads))
+        return made;
+      throw environmentError(fmt::format("cpu: attention is f32 or bf16, for x86-64-v3 or more, found {}",
+                                         dtypeName(attention->dtype())));
+    }
     try {
       if (step.op_type() == plan::StepOp::Matmul)
         return makeOneDnnMatmul(step, scope, context);

@@ -7,8 +7,8 @@
 // which order, does not depend on the number of threads.
 #include "runtime/device/Winograd.h"
 
-#include "runtime/base/Target.h"
 #include "runtime/device/Parallel.h"
+#include "runtime/device/VectorLoops.h"
 #include "runtime/device/WinogradKernels.h"
 #include "runtime/device/Workspace.h"
 #include "runtime/plan/plan_generated.h"
@@ -21,15 +21,7 @@ namespace cleave {
 
 namespace {
 
-constexpr int64_t positions = 36, line = 16; // a cache line is 16 floats
-
-/// The kernels for the processors that the plan is for.
-const WinogradKernels *kernelsFor(const plan::Plan &plan) {
-  const std::optional<Target> target = Target::named(plan.target() ? plan.target()->str() : "");
-  return target == Target::X86_64_v4 ? &winogradAvx512 : target == Target::X86_64_v3 ? &winogradAvx2 : nullptr;
-}
-
-int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+constexpr int64_t positions = 36, line = lineFloats;
 
 /// The tiles of a convolution from [n, h, w, ...] to [n, outH, outW, ...].
 struct Tiles {
@@ -284,7 +276,7 @@ bool hasTypes(const plan::Conv &op, SlotScope &scope) {
 } // namespace
 
 std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
-  const WinogradKernels *kernels = kernelsFor(scope.plan);
+  const WinogradKernels *kernels = loopsFor(scope.plan, winogradAvx2, winogradAvx512);
   if (!kernels || !op.nhwc() || op.ic() % line || op.oc() % line || op.epilogue() != plan::Epilogue::None ||
       !hasTypes(op, scope))
     return nullptr;

@@ -140,4 +140,11 @@ template <typename Build> PlanT stepPlan(Build build) {
   return plan;
 }
 
+inline bool onGpu() { return testedDevice() == "cuda"; }
+
+/// Half the distance from 1 to the next larger number.
+inline double unitRoundoff(plan::DType type) {
+  return type == plan::DType::BF16 ? 0x1p-8 : type == plan::DType::F16 ? 0x1p-11 : 0x1p-24;
+}
+
 } // namespace cleave::test

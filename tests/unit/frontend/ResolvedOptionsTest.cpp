@@ -147,9 +147,9 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(!searched.cluster.empty());
 }
 
-TEST_CASE("convolutions are channels last on CPUs in f32 and where matrix units run them, or as asked for") {
+TEST_CASE("convolutions are channels last on CPUs and where matrix units run them, or as asked for") {
   CHECK(resolveOptions({}, {}).channelsLast);
-  CHECK_FALSE(resolveOptions({}, {.precision = "bf16"}).channelsLast);
+  CHECK(resolveOptions({}, {.precision = "bf16"}).channelsLast);
   CHECK_FALSE(resolveOptions({}, {.backend = "cuda"}).channelsLast);
   CHECK(resolveOptions({}, {.backend = "cuda", .precision = "bf16"}).channelsLast);
   CHECK(resolveOptions({}, {.backend = "cuda", .precision = "tf32"}).channelsLast);

@@ -1,0 +1,5 @@
+// Compiled for AVX-512.
+#define LANES 16
+#define ROWS 12
+#define KERNELS attentionAvx512
+#include "runtime/device/AttentionKernels.inc"
