@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace cleave {
 
@@ -41,8 +40,9 @@ public:
               const AttentionKernels &kernels)
       : op(op), kernels(kernels), half(op.dtype() == plan::DType::BF16), workspace(workspace), threads(threads),
         q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope),
-        width(roundUp(op.width(), kernels.lanes)), keys(roundUp(op.keys(), kernels.panel)),
-        scoreStride(keys + lineFloats), hasLse(op.lse() >= 0) {
+        width(roundUp(op.width(), kernels.lanes * kernels.pairs)), units(width / kernels.pairs),
+        keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats), scale(static_cast<float>(op.scale())),
+        hasLse(op.lse() >= 0) {
     if (hasLse)
       lse = {scope.local(static_cast<uint32_t>(op.lse()))};
   }
@@ -56,15 +56,15 @@ protected:
     workspace.reserve(used, static_cast<size_t>(perThread) * threads * sizeof(float));
   }
   float *scratch(unsigned thread) const { return reinterpret_cast<float *>(workspace.memory) + thread * perThread; }
+  int64_t unitsOf(int64_t numbers) const { return (numbers + kernels.pairs - 1) / kernels.pairs; }
 
   /// Row `row` of head `index` of all the samples' heads.
   std::byte *at(const Heads &heads, SlotTable slots, int64_t index, int64_t row) const {
     const int64_t elements = index / op.heads() * heads.batch + index % op.heads() * heads.head + row * heads.row;
     return heads.start.at(slots) + elements * (half ? 2 : 4);
   }
-  void load(const Heads &heads, SlotTable slots, int64_t index, int64_t first, int64_t rows, float scale,
-            float *to) const {
-    kernels.load[half](at(heads, slots, index, first), heads.row, rows, op.width(), scale, to, width);
+  void load(const Heads &heads, SlotTable slots, int64_t index, int64_t first, int64_t rows, float *to) const {
+    kernels.load[half](at(heads, slots, index, first), heads.row, rows, op.width(), to, units);
   }
   void store(const float *from, const float *factors, const Heads &heads, SlotTable slots, int64_t index, int64_t first,
              int64_t rows) const {
@@ -72,21 +72,27 @@ protected:
   }
   /// All keys, or values, of a head, and zeros for those that fill the last panel.
   void loadKeys(const Heads &heads, SlotTable slots, int64_t index, float *to) const {
-    load(heads, slots, index, 0, op.keys(), 1, to);
-    std::fill(to + op.keys() * width, to + keys * width, 0.0f);
+    load(heads, slots, index, 0, op.keys(), to);
+    std::fill(to + op.keys() * units, to + keys * units, 0.0f);
+  }
+  /// Rows as the right factor of a product over rows: themselves, or pairs of rows in `paired`, `columns` apart.
+  const float *overRows(const float *rows, int64_t stride, int64_t count, int64_t columns, float *paired) const {
+    if (!kernels.pairRows)
+      return rows;
+    kernels.pairRows(rows, stride, count, columns, paired, columns);
+    return paired;
   }
   /// The number of keys that a row sees.
   int64_t seen(int64_t row) const { return op.causal() ? row + op.keys() - op.rows() + 1 : op.keys(); }
-  /// The products of rows [.., width] with `turned` keys or values [keys / panel][width][panel], as far as the last row
-  /// sees them.
+  /// The products of rows with `turned` keys or values [keys / panel][units][panel], as far as the last row sees them.
   void multiplyKeys(const float *rows, int64_t count, int64_t last, const float *turned, float *to) const {
-    kernels.multiply(roundUp(count, kernels.rows), roundUp(seen(last), kernels.lanes), width, rows, width, turned,
-                     kernels.panel, width * kernels.panel, to, scoreStride);
+    kernels.multiply(roundUp(count, kernels.rows), roundUp(seen(last), kernels.lanes), units, rows, units, turned,
+                     kernels.panel, units * kernels.panel, to, scoreStride);
   }
   /// The sums over the keys that the last row sees, weighted by scores.
   void addKeys(const float *scores, int64_t count, int64_t last, const float *rows, float *to) const {
-    kernels.multiply(roundUp(count, kernels.rows), width, seen(last), scores, scoreStride, rows, width, kernels.panel,
-                     to, width);
+    kernels.multiply(roundUp(count, kernels.rows), width, unitsOf(seen(last)), scores, scoreStride, rows, width,
+                     kernels.panel, to, width);
   }
 
   const plan::Attention &op;
@@ -96,7 +102,9 @@ protected:
   unsigned threads;
   Heads q, k, v, out;
   StepOperand lse;
-  int64_t width, keys, scoreStride; ///< whole vectors; whole panels; floats from one row of scores to the next
+  int64_t width, units;      ///< of a row: numbers, whole vectors of units; units
+  int64_t keys, scoreStride; ///< whole panels; floats from one row of scores to the next
+  float scale;
   bool hasLse;
 
 private:
@@ -109,8 +117,9 @@ public:
                    const AttentionKernels &kernels)
       : AttentionOp(op, scope, workspace, threads, kernels) {
     Layout layout;
-    turnedAt = layout.take(keys * width), valueAt = layout.take(keys * width);
-    queryAt = layout.take(rowsAtATime * width), resultAt = layout.take(rowsAtATime * width);
+    for (int64_t *one : {&turnedAt, &rowAt, &pairAt})
+      *one = layout.take(keys * units);
+    queryAt = layout.take(rowsAtATime * units), resultAt = layout.take(rowsAtATime * width);
     scoreAt = layout.take(rowsAtATime * scoreStride), factorAt = layout.take(rowsAtATime);
     reserve(layout);
     const int64_t heads = op.batch() * op.heads(), blocks = (op.rows() + rowsAtATime - 1) / rowsAtATime;
@@ -118,44 +127,43 @@ public:
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    const int64_t units = op.batch() * op.heads() * parts;
+    const int64_t all = op.batch() * op.heads() * parts;
     parallelFor(threads, [&](unsigned thread) {
-      for (int64_t unit = thread; unit < units; unit += threads)
-        part(slots, scratch(thread), unit / parts, unit % parts);
+      for (int64_t one = thread; one < all; one += threads)
+        part(slots, scratch(thread), one / parts, one % parts);
     });
   }
 
 private:
   /// Every `parts`-th block of rows of a head.
   void part(SlotTable slots, float *memory, int64_t head, int64_t first) const {
-    float *turned = memory + turnedAt, *values = memory + valueAt;
-    loadKeys(k, slots, head, values);
-    kernels.transpose(values, keys, width, turned);
-    loadKeys(v, slots, head, values);
+    loadKeys(k, slots, head, memory + rowAt);
+    kernels.transpose(memory + rowAt, keys, units, memory + turnedAt);
+    loadKeys(v, slots, head, memory + rowAt);
+    const float *values = overRows(memory + rowAt, units, keys, width, memory + pairAt);
     for (int64_t row = first * rowsAtATime; row < op.rows(); row += parts * rowsAtATime)
-      block(slots, memory, head, row, std::min(rowsAtATime, op.rows() - row));
+      block(slots, memory, values, head, row, std::min(rowsAtATime, op.rows() - row));
   }
 
-  void block(SlotTable slots, float *memory, int64_t head, int64_t first, int64_t count) const {
+  void block(SlotTable slots, float *memory, const float *values, int64_t head, int64_t first, int64_t count) const {
     float *query = memory + queryAt, *scores = memory + scoreAt, *result = memory + resultAt,
           *factors = memory + factorAt;
-    const int64_t last = first + count - 1;
-    load(q, slots, head, first, count, static_cast<float>(op.scale()), query);
+    const int64_t last = first + count - 1, reached = roundUp(seen(last), kernels.lanes);
+    load(q, slots, head, first, count, query);
     multiplyKeys(query, count, last, memory + turnedAt, scores);
     for (int64_t row = 0; row < count; ++row) {
       float largest = 0;
-      const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row),
-                                             roundUp(seen(last), kernels.lanes), &largest);
+      const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row), reached, scale, &largest);
       factors[row] = op.keys() ? 1 / sum : 0;
       if (hasLse)
         reinterpret_cast<float *>(lse.at(slots))[head * op.rows() + first + row] = largest + std::log(sum);
     }
-    addKeys(scores, count, last, memory + valueAt, result);
+    addKeys(scores, count, last, values, result);
     store(result, factors, out, slots, head, first, count);
   }
 
   int64_t parts; ///< of a head, for several threads
-  int64_t turnedAt, valueAt, queryAt, resultAt, scoreAt, factorAt;
+  int64_t turnedAt, rowAt, pairAt, queryAt, resultAt, scoreAt, factorAt;
 };
 
 /// Algorithm 4 of the paper: the probabilities are computed again from `lse`. A thread computes a whole head, whose
@@ -165,14 +173,17 @@ public:
   AttentionBackward(const plan::Attention &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                     const AttentionKernels &kernels)
       : AttentionOp(op, scope, workspace, threads, kernels), dout(*op.dout(), scope), dq(*op.dq(), scope),
-        dk(*op.dk(), scope), dv(*op.dv(), scope), factors(rowsAtATime, static_cast<float>(op.scale())) {
+        dk(*op.dk(), scope), dv(*op.dv(), scope) {
     Layout layout;
-    for (int64_t *one : {&keyAt, &turnedKeyAt, &turnedValueAt, &keyGradientAt, &valueGradientAt})
+    for (int64_t *one : {&rowAt, &pairAt, &turnedKeyAt, &turnedValueAt})
+      *one = layout.take(keys * units);
+    for (int64_t *one : {&keyGradientAt, &valueGradientAt})
       *one = layout.take(keys * width);
-    for (int64_t *one : {&queryAt, &resultAt, &gradientAt})
-      *one = layout.take(rowsAtATime * width);
-    for (int64_t *one : {&scoreAt, &scoreGradientAt})
+    for (int64_t *one : {&queryAt, &queryPairAt, &gradientAt, &gradientPairAt})
+      *one = layout.take(rowsAtATime * units);
+    for (int64_t *one : {&scoreAt, &scoreGradientAt, &scorePairAt})
       *one = layout.take(rowsAtATime * scoreStride);
+    resultAt = layout.take(rowsAtATime * width);
     reserve(layout);
   }
 
@@ -185,42 +196,51 @@ public:
 
 private:
   void wholeHead(SlotTable slots, float *memory, int64_t head) const {
-    loadKeys(v, slots, head, memory + keyAt);
-    kernels.transpose(memory + keyAt, keys, width, memory + turnedValueAt);
-    loadKeys(k, slots, head, memory + keyAt);
-    kernels.transpose(memory + keyAt, keys, width, memory + turnedKeyAt);
+    loadKeys(v, slots, head, memory + rowAt);
+    kernels.transpose(memory + rowAt, keys, units, memory + turnedValueAt);
+    loadKeys(k, slots, head, memory + rowAt);
+    kernels.transpose(memory + rowAt, keys, units, memory + turnedKeyAt);
+    const float *keyRows = overRows(memory + rowAt, units, keys, width, memory + pairAt);
     std::fill_n(memory + keyGradientAt, keys * width, 0.0f);
     std::fill_n(memory + valueGradientAt, keys * width, 0.0f);
     for (int64_t row = 0; row < op.rows(); row += rowsAtATime)
-      block(slots, memory, head, row, std::min(rowsAtATime, op.rows() - row));
+      block(slots, memory, keyRows, head, row, std::min(rowsAtATime, op.rows() - row));
     store(memory + keyGradientAt, nullptr, dk, slots, head, 0, op.keys());
     store(memory + valueGradientAt, nullptr, dv, slots, head, 0, op.keys());
   }
 
-  void block(SlotTable slots, float *memory, int64_t head, int64_t first, int64_t count) const {
-    float *query = memory + queryAt, *result = memory + resultAt, *gradient = memory + gradientAt,
-          *scores = memory + scoreAt, *scoreGradients = memory + scoreGradientAt;
+  void block(SlotTable slots, float *memory, const float *keyRows, int64_t head, int64_t first, int64_t count) const {
+    float *query = memory + queryAt, *gradient = memory + gradientAt, *scores = memory + scoreAt,
+          *scoreGradients = memory + scoreGradientAt, *result = memory + resultAt;
     const int64_t last = first + count - 1, reached = roundUp(seen(last), kernels.lanes);
-    load(q, slots, head, first, count, static_cast<float>(op.scale()), query);
-    load(out, slots, head, first, count, 1, result);
-    load(dout, slots, head, first, count, 1, gradient);
+    load(q, slots, head, first, count, query);
+    load(dout, slots, head, first, count, gradient);
     multiplyKeys(query, count, last, memory + turnedKeyAt, scores);
     multiplyKeys(gradient, count, last, memory + turnedValueAt, scoreGradients);
     const float *sums = reinterpret_cast<const float *>(lse.at(slots)) + head * op.rows() + first;
     for (int64_t row = 0; row < count; ++row)
-      kernels.scoreGradients(scores + row * scoreStride, scoreGradients + row * scoreStride, seen(first + row), reached,
-                             sums[row], kernels.dot(gradient + row * width, result + row * width, width));
-    kernels.addTransposed(reached, width, count, scores, scoreStride, gradient, width, memory + valueGradientAt, width);
-    kernels.addTransposed(reached, width, count, scoreGradients, scoreStride, query, width, memory + keyGradientAt,
-                          width);
-    addKeys(scoreGradients, count, last, memory + keyAt, result);
-    store(result, factors.data(), dq, slots, head, first, count);
+      kernels.scoreGradients(
+          scores + row * scoreStride, scoreGradients + row * scoreStride, seen(first + row), reached, scale, sums[row],
+          kernels.dot[half](at(dout, slots, head, first + row), at(out, slots, head, first + row), op.width()));
+    addRows(scores, count, reached, overRows(gradient, units, count, width, memory + gradientPairAt), memory,
+            valueGradientAt);
+    addRows(scoreGradients, count, reached, overRows(query, units, count, width, memory + queryPairAt), memory,
+            keyGradientAt);
+    addKeys(scoreGradients, count, last, keyRows, result);
+    store(result, nullptr, dq, slots, head, first, count);
+  }
+
+  /// Adds to the first `reached` gradients of keys or values the rows, weighted by scores.
+  void addRows(const float *scores, int64_t count, int64_t reached, const float *rows, float *memory,
+               int64_t to) const {
+    const float *weights = overRows(scores, scoreStride, count, reached, memory + scorePairAt);
+    kernels.addTransposed(reached, width, unitsOf(count), weights, kernels.pairRows ? reached : scoreStride, rows,
+                          width, memory + to, width);
   }
 
   Heads dout, dq, dk, dv;
-  std::vector<float> factors; ///< the scale of the scores
-  int64_t keyAt, turnedKeyAt, turnedValueAt, keyGradientAt, valueGradientAt, queryAt, resultAt, gradientAt, scoreAt,
-      scoreGradientAt;
+  int64_t rowAt, pairAt, turnedKeyAt, turnedValueAt, keyGradientAt, valueGradientAt, queryAt, queryPairAt, gradientAt,
+      gradientPairAt, scoreAt, scoreGradientAt, scorePairAt, resultAt;
 };
 
 } // namespace
@@ -229,6 +249,8 @@ std::unique_ptr<Op> makeAttention(const plan::Attention &op, SlotScope &scope, W
   const AttentionKernels *kernels = loopsFor(scope.plan, attentionAvx2, attentionAvx512);
   if (!kernels || (op.dtype() != plan::DType::F32 && op.dtype() != plan::DType::BF16))
     return nullptr;
+  if (kernels == &attentionAvx512 && op.dtype() == plan::DType::BF16 && __builtin_cpu_supports("avx512bf16"))
+    kernels = &attentionBf16;
   if (op.kind() == plan::AttentionKind::Forward)
     return std::make_unique<AttentionForward>(op, scope, workspace, threads, *kernels);
   return std::make_unique<AttentionBackward>(op, scope, workspace, threads, *kernels);

@@ -98,11 +98,9 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
     for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16, plan::DType::F16})
       if (onGpu() ? dtype != plan::DType::F32 : dtype != plan::DType::F16)
         compareAttention({2, 3, 9, 9, 16}, flags & 1, flags & 2, flags & 4, dtype, onGpu() ? nullptr : "x86-64-v3");
-}
-
-TEST_CASE("attention on CPUs: sizes that fill no block, vector or panel, several blocks of rows, other keys") {
   if (onGpu())
     return;
+  // On CPUs: sizes that fill no block, vector or panel, several blocks of rows, other keys.
   for (const char *target : {"x86-64-v3", "x86-64-v4"})
     for (const AttentionShape &s : {AttentionShape{1, 1, 1, 1, 1},
                                     {1, 2, 131, 131, 40},
