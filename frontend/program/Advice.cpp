@@ -40,6 +40,15 @@ static std::string listed(const std::vector<std::string> &names) {
   return names.size() > most ? fmt::format("{} and {} more", text, names.size() - most) : text;
 }
 
+std::string warningOf(const Precision &precision, Target target) {
+  const bool bf16 = precision.type == Precision::Type::Bf16, fp16 = precision.type == Precision::Type::Fp16;
+  if (precision.level == 0 || !(bf16 || fp16) || (bf16 ? target.multipliesBf16() : target.multipliesFp16()))
+    return "";
+  return fmt::format(
+      "--precision {}: {} has no products in {}, which are computed in f32: less memory, but fp32 may be faster",
+      text(precision.type), target.text(), text(precision.type));
+}
+
 std::vector<std::string> warningsOf(GraphModule &graph) {
   auto forward = graph.module().lookupSymbol<mlir::func::FuncOp>("forward");
   const llvm::DenseSet<mlir::Value> reached = reachedFrom(forward);

@@ -2,6 +2,8 @@
 #pragma once
 #include "cleave/Trainer.h"
 #include "ir/GraphModule.h"
+#include "runtime/base/Precision.h"
+#include "runtime/base/Target.h"
 
 #include <string>
 #include <vector>
@@ -11,6 +13,9 @@ namespace cleave {
 /// One line per warning: parameters and data fields that the loss does not depend on, or a model without trainable
 /// parameters.
 std::vector<std::string> warningsOf(GraphModule &graph);
+/// A line if the target computes products of this precision in f32, so that half precision saves memory alone; else
+/// empty.
+std::string warningOf(const Precision &precision, Target target);
 
 /// Throws a user error that points at the largest parameter if all parameters together exceed this machine's memory.
 void checkParametersFit(const Module &root);

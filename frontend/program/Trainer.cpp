@@ -82,9 +82,13 @@ GraphModule Trainer::Impl::traceRows(const ResolvedOptions &resolved, int64_t ro
 GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
   const int64_t microbatches = resolved.strategy.microbatches;
   GraphModule graph = traceRows(resolved, resolved.batch / microbatches, resolved.evalBatch / microbatches);
-  if (!std::exchange(warned, true) && launchedRank() == 0)
-    for (const std::string &warning : warningsOf(graph))
+  if (!std::exchange(warned, true) && launchedRank() == 0) {
+    std::vector<std::string> warnings = warningsOf(graph);
+    if (const std::string slow = warningOf(resolved.precision, passes::targetOf(resolved)); !slow.empty())
+      warnings.push_back(slow);
+    for (const std::string &warning : warnings)
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
+  }
   return graph;
 }
 

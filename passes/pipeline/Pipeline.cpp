@@ -54,11 +54,6 @@ const std::vector<std::string> phaseNames = {"trace",         "precision", "stag
 
 bool onGpu(const CompileOptions &options) { return options.backend == Target::Kind::Cuda; }
 
-/// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
-Target targetOf(const CompileOptions &options) {
-  return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
-}
-
 /// The attention that the device of the plan computes as one step.
 AttentionOps keptAttention(const CompileOptions &options) {
   const Target target = targetOf(options);
@@ -338,6 +333,10 @@ std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &
     throw Error(Status::Internal, "a prediction is one microbatch of --batch");
   partitioner::LocalPrograms applied = applyStrategy(model, options, Purpose::Prediction);
   return lowerToPlan(applied, options);
+}
+
+Target targetOf(const CompileOptions &options) {
+  return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {

@@ -9,6 +9,9 @@
 
 namespace cleave::passes {
 
+/// The target of generated code: the requested one, or else this machine's processor, or for GPUs sm_90.
+Target targetOf(const CompileOptions &options);
+
 /// Runs every phase after tracing. `model` holds @forward and @eval (GraphBase.td) and module attribute
 /// `cleave.optimizer`, a dictionary: {name = "sgd"|"adam"|"adamw", lr, momentum, nesterov, weight_decay, beta1, beta2,
 /// eps, clip_norm}. Returns the sealed plan file. Throws cleave::Error.

@@ -198,9 +198,8 @@ void selectLibraryCalls(func::FuncOp function, SelectOptions options) {
   eraseDeadOps(function);
 }
 
-/// oneDNN 2.6 on x86-64 computes in bf16 from AVX-512 on, never in fp16; NVIDIA's libraries in all.
 static bool libraryHas(Type type, Target target) {
-  return target.gpu() || (!type.isF16() && (!type.isBF16() || target == Target::X86_64_v4));
+  return type.isF16() ? target.multipliesFp16() : !type.isBF16() || target.multipliesBf16();
 }
 
 void select(func::FuncOp function, Target target) {

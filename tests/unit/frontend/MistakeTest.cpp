@@ -265,4 +265,11 @@ TEST_CASE("what is surely not meant is warned of") {
   REQUIRE(all.size() == 3);
   CHECK(has(all[1], "data field label: the loss does not depend on it"));
   CHECK(has(all[2], "every parameter is frozen"));
+
+  const Precision bf16{.type = Precision::Type::Bf16, .level = 2}, fp16{.type = Precision::Type::Fp16, .level = 1};
+  CHECK(has(warningOf(bf16, Target::X86_64_v3), "x86-64-v3 has no products in bf16"));
+  CHECK(has(warningOf(fp16, Target::X86_64_v4), "x86-64-v4 has no products in fp16"));
+  CHECK(warningOf(bf16, Target::X86_64_v4).empty());
+  CHECK(warningOf(fp16, Target::Sm80).empty());
+  CHECK(warningOf({}, Target::X86_64_v3).empty());
 }
