@@ -25,8 +25,8 @@ struct Target {
   constexpr bool gpu() const { return kind() == Kind::Cuda; }
   /// "x86-64-v4", "sm_90", "emulated".
   std::string text() const;
-  /// Whether products of these half types are computed as such; otherwise they are computed in f32 and rounded. oneDNN 2.6
-  /// has products in bf16 from AVX-512 on, and none in fp16.
+  /// Whether products of these half types are computed as such; otherwise they are computed in f32 and rounded.
+  /// oneDNN 2.6 has products in bf16 from AVX-512 on, and none in fp16.
   constexpr bool multipliesBf16() const { return gpu() || arch == X86_64_v4; }
   constexpr bool multipliesFp16() const { return gpu(); }
   /// Whether this processor can run code for the target. False for GPUs.
