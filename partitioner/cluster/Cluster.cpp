@@ -49,6 +49,19 @@ static constexpr int64_t mostDevices = 1 << 20;
 
 std::string_view rateName(Rate rate) { return rateNames[static_cast<size_t>(rate)]; }
 
+Rate rateOf(Precision::Type type) {
+  switch (type) {
+  case Precision::Type::Tf32:
+    return Rate::Tf32;
+  case Precision::Type::Bf16:
+    return Rate::Bf16;
+  case Precision::Type::Fp16:
+    return Rate::Fp16;
+  default:
+    return Rate::Fp32;
+  }
+}
+
 std::string_view constantName(Constant constant) { return constantNames[static_cast<size_t>(constant)]; }
 
 int64_t NodeGroup::devicesPerNode() const {

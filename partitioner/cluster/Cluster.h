@@ -5,6 +5,7 @@
 // of a plan runs on device r.
 #pragma once
 #include "partitioner/cluster/Wiring.h"
+#include "runtime/base/Precision.h"
 
 #include <array>
 #include <cstdint>
@@ -20,6 +21,8 @@ enum class Rate : uint8_t { Fp32, Tf32, Fp16, Bf16 };
 constexpr size_t rateCount = 4;
 /// "fp32", "tf32", "fp16", "bf16"
 std::string_view rateName(Rate rate);
+/// That of products in this precision.
+Rate rateOf(Precision::Type type);
 
 /// A device's share of its last cache. Steps whose operands fit into half of it run at its bandwidth.
 struct Cache {

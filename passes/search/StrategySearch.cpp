@@ -407,16 +407,19 @@ private:
       strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
   }
 
-  /// Of the products of an iteration at the peaks of all devices: a backward pass has twice the operations of a forward
-  /// pass.
+  /// Of the products of an iteration at the peaks of all devices in its precision (or fp32, if a device has no other): a
+  /// backward pass has twice the operations of a forward pass.
   double leastSeconds() const {
     double flops = 0, peak = 0;
     const auto model =
         std::ranges::find_if(cache->workers.front(), [](const auto &entry) { return entry.second.has_value(); });
     for (const LayerOutline &layer : model->second->layers)
       flops += 3 * layer.flops / static_cast<double>(model->first);
-    for (const Cluster::Place &place : cluster.places(input.request.devices))
-      peak += std::ranges::max(cluster.devices[place.kind].peakTflops) * 1e12;
+    const partitioner::Rate rate = partitioner::rateOf(options.precision.type);
+    for (const Cluster::Place &place : cluster.places(input.request.devices)) {
+      const partitioner::DeviceKind &kind = cluster.devices[place.kind];
+      peak += kind.peak(kind.has(rate) ? rate : partitioner::Rate::Fp32);
+    }
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
