@@ -58,14 +58,13 @@ std::optional<Follower> followEpilogue(Value value, Operation *product) {
 struct Following {
   bool bias = true;      // the last dimension is still the product's, and there is no bias yet
   bool epilogue = false; // the library has epilogues
-  bool widen = true;     // nothing was added yet
-  bool gradient = true;  // gradient of an activation: nothing was added yet
+  bool plain = true;     // nothing was added yet: f32 and the gradient of an activation are possible
   bool others = true;    // anything but a reshape
 };
 
 std::optional<Follower> follow(Value value, Operation *product, const Following &may) {
   if (may.epilogue)
-    if (auto found = followEpilogue(value, product); found && (may.gradient || found->kind != Follower::GeluGradient))
+    if (auto found = followEpilogue(value, product); found && (may.plain || found->kind != Follower::GeluGradient))
       return found;
   if (!value.hasOneUse())
     return std::nullopt;
@@ -79,7 +78,7 @@ std::optional<Follower> follow(Value value, Operation *product, const Following 
     return Follower{Follower::Transpose, op, {}};
   if (isa<ir::ConcatOp>(op))
     return Follower{Follower::Concat, op, {}, use.getOperandNumber()};
-  if (may.widen && isWidening(op))
+  if (may.plain && isWidening(op))
     return Follower{Follower::Widen, op, {}};
   auto add = dyn_cast<ir::AddOp>(op);
   if (!add)
@@ -105,7 +104,7 @@ SmallVector<Follower> followers(ir::MatmulOp matmul, SelectOptions options) {
         (next->kind == Follower::Reshape && sizesOf(next->op->getResult(0)).back() != sizesOf(matmul).back()))
       may.bias = false;
     if (next->kind == Follower::Bias)
-      may.gradient = may.widen = false;
+      may.plain = false;
     if (next->kind == Follower::Widen)
       may.bias = may.epilogue = false;
     if (next->isEpilogue())

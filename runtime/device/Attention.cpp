@@ -41,9 +41,8 @@ public:
       : op(op), kernels(kernels), half(op.dtype() == plan::DType::BF16), workspace(workspace), threads(threads),
         q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope),
         width(roundUp(op.width(), kernels.lanes * kernels.pairs)), units(width / kernels.pairs),
-        keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats), scale(static_cast<float>(op.scale())),
-        hasLse(op.lse() >= 0) {
-    if (hasLse)
+        keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats), scale(static_cast<float>(op.scale())) {
+    if (op.lse() >= 0)
       lse = {scope.local(static_cast<uint32_t>(op.lse()))};
   }
 
@@ -56,6 +55,8 @@ protected:
     workspace.reserve(used, static_cast<size_t>(perThread) * threads * sizeof(float));
   }
   float *scratch(unsigned thread) const { return reinterpret_cast<float *>(workspace.memory) + thread * perThread; }
+  /// What pairs of rows need of this much memory: nothing if units are single numbers.
+  int64_t ifPairs(int64_t floats) const { return kernels.pairRows ? floats : 0; }
   int64_t unitsOf(int64_t numbers) const { return (numbers + kernels.pairs - 1) / kernels.pairs; }
 
   /// Row `row` of head `index` of all the samples' heads.
@@ -105,7 +106,6 @@ protected:
   int64_t width, units;      ///< of a row: numbers, whole vectors of units; units
   int64_t keys, scoreStride; ///< whole panels; floats from one row of scores to the next
   float scale;
-  bool hasLse;
 
 private:
   int64_t perThread = 0;
@@ -117,8 +117,8 @@ public:
                    const AttentionKernels &kernels)
       : AttentionOp(op, scope, workspace, threads, kernels) {
     Layout layout;
-    for (int64_t *one : {&turnedAt, &rowAt, &pairAt})
-      *one = layout.take(keys * units);
+    turnedAt = layout.take(keys * units), rowAt = layout.take(keys * units),
+    pairAt = layout.take(ifPairs(keys * units));
     queryAt = layout.take(rowsAtATime * units), resultAt = layout.take(rowsAtATime * width);
     scoreAt = layout.take(rowsAtATime * scoreStride), factorAt = layout.take(rowsAtATime);
     reserve(layout);
@@ -155,7 +155,7 @@ private:
       float largest = 0;
       const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row), reached, scale, &largest);
       factors[row] = op.keys() ? 1 / sum : 0;
-      if (hasLse)
+      if (op.lse() >= 0)
         reinterpret_cast<float *>(lse.at(slots))[head * op.rows() + first + row] = largest + std::log(sum);
     }
     addKeys(scores, count, last, values, result);
@@ -175,14 +175,18 @@ public:
       : AttentionOp(op, scope, workspace, threads, kernels), dout(*op.dout(), scope), dq(*op.dq(), scope),
         dk(*op.dk(), scope), dv(*op.dv(), scope) {
     Layout layout;
-    for (int64_t *one : {&rowAt, &pairAt, &turnedKeyAt, &turnedValueAt})
+    for (int64_t *one : {&rowAt, &turnedKeyAt, &turnedValueAt})
       *one = layout.take(keys * units);
+    pairAt = layout.take(ifPairs(keys * units));
     for (int64_t *one : {&keyGradientAt, &valueGradientAt})
       *one = layout.take(keys * width);
-    for (int64_t *one : {&queryAt, &queryPairAt, &gradientAt, &gradientPairAt})
+    for (int64_t *one : {&queryAt, &gradientAt})
       *one = layout.take(rowsAtATime * units);
-    for (int64_t *one : {&scoreAt, &scoreGradientAt, &scorePairAt})
+    for (int64_t *one : {&queryPairAt, &gradientPairAt})
+      *one = layout.take(ifPairs(rowsAtATime * units));
+    for (int64_t *one : {&scoreAt, &scoreGradientAt})
       *one = layout.take(rowsAtATime * scoreStride);
+    scorePairAt = layout.take(ifPairs(rowsAtATime * scoreStride));
     resultAt = layout.take(rowsAtATime * width);
     reserve(layout);
   }

@@ -21,7 +21,7 @@ namespace cleave {
 
 namespace {
 
-constexpr int64_t positions = 36, line = lineFloats;
+constexpr int64_t positions = 36;
 
 /// The tiles of a convolution from [n, h, w, ...] to [n, outH, outW, ...].
 struct Tiles {
@@ -114,8 +114,8 @@ public:
     if (!back && op.bias() >= 0)
       bias = scope.local(static_cast<uint32_t>(op.bias())), hasBias = true;
     const int64_t rows = sharesWeights ? chunk : roundUp(tiles.count(), kernels.rows);
-    perPosition = rows * depth + line;
-    perProduct = chunk * kernels.panel + line;
+    perPosition = rows * depth + lineFloats;
+    perProduct = chunk * kernels.panel + lineFloats;
     oneInput = positions * perPosition;
     onePanel = positions * depth * kernels.panel;
     oneProduct = positions * perProduct;
@@ -199,11 +199,11 @@ public:
                                                                   op.oh(),       op.ow(),       op.pad_top(),
                                                                   op.pad_left(), window.outputs} {
     constexpr int64_t chunkBytes = 8 << 20; // of transformed tiles, which stay in the last cache (measured)
-    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / line * line, 32, 512);
+    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / lineFloats * lineFloats, 32, 512);
     chunk = std::min(chunk, tiles.count());
-    perInput = chunk * roundUp(op.ic(), kernels.panel) + line;
-    perGradient = chunk * op.oc() + line;
-    perProduct = rowsAtATime * kernels.panel + line;
+    perInput = chunk * roundUp(op.ic(), kernels.panel) + lineFloats;
+    perGradient = chunk * op.oc() + lineFloats;
+    perProduct = rowsAtATime * kernels.panel + lineFloats;
     inputAt = reserve(positions * perInput);
     gradientAt = reserve(positions * perGradient);
     productAt = reserve(positions * perProduct * threads);
@@ -277,7 +277,7 @@ bool hasTypes(const plan::Conv &op, SlotScope &scope) {
 
 std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
   const WinogradKernels *kernels = loopsFor(scope.plan, winogradAvx2, winogradAvx512);
-  if (!kernels || !op.nhwc() || op.ic() % line || op.oc() % line || op.epilogue() != plan::Epilogue::None ||
+  if (!kernels || !op.nhwc() || op.ic() % lineFloats || op.oc() % lineFloats || op.epilogue() != plan::Epilogue::None ||
       !hasTypes(op, scope))
     return nullptr;
   if (op.kind() == plan::ConvKind::BackwardWeights)

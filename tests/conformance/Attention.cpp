@@ -58,7 +58,7 @@ PlanT attentionPlan(const AttentionShape &s, bool backward, bool causal, bool ap
   });
 }
 
-/// Runs forward, then (`backward`) the gradient with the reference's result and logarithms; compares all slots.
+/// Runs one step on both devices with the same random operands and compares all slots.
 void compareAttention(const AttentionShape &s, bool backward, bool causal, bool apart, plan::DType dtype,
                       const char *target = nullptr) {
   PlanT plan = attentionPlan(s, backward, causal, apart, dtype);
