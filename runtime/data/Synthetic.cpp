@@ -29,8 +29,14 @@ void SyntheticSource::read(Split split, int64_t index, size_t which, std::byte *
     return;
   }
   if (field.dtype == FieldType::U8) {
-    for (int64_t i = 0; i < count; ++i)
-      dst[i] = static_cast<std::byte>(256 * philoxUniform(keys[which], stream, first + uint64_t(i)));
+    constexpr int64_t atATime = 1024;
+    float units[atATime];
+    for (int64_t done = 0; done < count; done += atATime) {
+      const int64_t part = std::min(atATime, count - done);
+      philoxFill(units, keys[which], stream, first + uint64_t(done), part);
+      for (int64_t i = 0; i < part; ++i)
+        dst[done + i] = static_cast<std::byte>(256 * units[i]);
+    }
     return;
   }
   int32_t *out = reinterpret_cast<int32_t *>(dst);
