@@ -56,8 +56,16 @@ private:
     return llvm::any_of(op->getOperands(), [&](Value v) { return isKnown(v); });
   }
 
+  /// A reshape if no element moves, as for weights of 1x1 windows.
   Value transpose(Value value, ArrayRef<int64_t> permutation) {
-    return e.op<ir::TransposeOp>(value, permutation).getResult();
+    const Dims shape = shapeOf(value);
+    SmallVector<int64_t> sizes, moved;
+    for (int64_t dim : permutation) {
+      sizes.push_back(shape[dim]);
+      if (shape[dim] != 1)
+        moved.push_back(dim);
+    }
+    return llvm::is_sorted(moved) ? e.reshape(value, sizes) : e.op<ir::TransposeOp>(value, permutation).getResult();
   }
 
   /// `value` in channels last, for `user`. Arguments are converted for every user, because the conversion belongs to
