@@ -75,10 +75,10 @@ class Splits(Case):
 
     def test_positions_share_their_kernels(self):
         plan, kernels = self.path("seq.plan"), {}
-        for context in (8, 16):
+        for context in (32, 64):
             self.ok("seq", "plan", "--context", context, "--batch", 8, "-o", plan)
             kernels[context] = int(re.search(r"(\d+) kernels", self.ok("cleave", "show", plan)).group(1))
-        self.assertEqual(kernels[8], kernels[16])
+        self.assertEqual(kernels[32], kernels[64])
 
     def test_strategy_file(self):
         strategy = self.path("mine.toml")

@@ -48,20 +48,23 @@ void joinAllLoops(LoopNest &p) {
   }
 }
 
-/// Chooses the loop with the most contiguous memory accesses; stores count twice.
+/// Chooses the loop with the most contiguous memory accesses, by the share of lanes in use; stores count one and a half
+/// times.
 void chooseVectorLoop(LoopNest &p) {
   std::vector<double> votes(p.loops.size(), 0);
   auto vote = [&](const Expr &e, double weight) {
     for (size_t l = 0; l < p.loops.size(); ++l)
       weight *= e.coef[l] ? static_cast<double>(p.loops[l].extent) : 1;
-    for (size_t l = 0; l < p.loops.size(); ++l)
-      votes[l] += e.coef[l] == 1 ? weight : 0;
+    for (size_t l = 0; l < p.loops.size(); ++l) {
+      const int64_t extent = p.loops[l].extent, lanes = (extent + p.width - 1) / p.width * p.width;
+      votes[l] += e.coef[l] == 1 ? weight * static_cast<double>(extent) / static_cast<double>(lanes) : 0;
+    }
   };
   for (const LoopValue &v : p.values)
     if (v.kind == ValueKind::Load)
       vote(v.expr, 1);
   for (const Store &s : p.stores)
-    vote(s.expr, 2);
+    vote(s.expr, 1.5);
   p.vectorLoop = -1;
   double best = 0;
   for (size_t l = p.loops.size(); l-- > 0;)
@@ -235,12 +238,16 @@ void chooseUnroll(LoopNest &p) {
       work += std::min(operationCycles(p.values[i]), 12.0);
   int64_t vectors = (p.loops[p.vectorLoop].extent + p.width - 1) / p.width;
   int most = work > 40 ? 1 : work > 16 ? 2 : 4;
-  if (p.shape == Shape::Columns && work <= 8)
-    most = 8;
+  // Columns: every step of a reduced loop reads this many neighbours. Few blocks of columns are enough if there are
+  // many other rows.
+  constexpr int64_t manyRows = 16;
+  if (p.shape == Shape::Columns)
+    most = work > 40 ? 2 : work > 8 ? 4 : 8;
+  const int64_t blocks = p.shape == Shape::Columns && p.keptCount() / p.loops[p.vectorLoop].extent >= manyRows ? 1 : 2;
   if (p.flat)
     p.unroll = most;
   else
-    while (p.unroll * 2 <= most && p.unroll * 4 <= vectors)
+    while (p.unroll * 2 <= most && p.unroll * 2 * blocks <= vectors)
       p.unroll *= 2;
 }
 

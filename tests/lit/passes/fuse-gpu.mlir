@@ -1,4 +1,4 @@
-// Reductions to few results are split so that all thread blocks of a GPU have work; half types are summed in f32.
+// Reductions to few results are split so that all thread blocks of a GPU, or all threads of a CPU, have work; half types are summed in f32.
 // RUN: cleave-opt %s --fuse=gpu=true | FileCheck %s --check-prefix=GPU
 // RUN: cleave-opt %s --fuse | FileCheck %s --check-prefix=CPU
 
@@ -8,7 +8,8 @@
 // GPU: cleave.reduce sum {{.*}} dims [0] : tensor<128x768xf32> -> tensor<768xf32>
 // GPU: cleave.cast {{.*}} : tensor<768xf32> -> tensor<768xbf16>
 // CPU-LABEL: func.func @bias(
-// CPU: cleave.reduce sum {{.*}} dims [0] : tensor<8192x768xbf16> -> tensor<768xbf16>
+// CPU: cleave.reduce sum {{.*}} dims [1] : tensor<32x256x768xf32> -> tensor<32x768xf32>
+// CPU: cleave.reduce sum {{.*}} dims [0] : tensor<32x768xf32> -> tensor<768xf32>
 func.func @bias(%g: tensor<8192x768xbf16>) -> tensor<768xbf16> {
   %0 = cleave.reduce sum %g dims [0] : tensor<8192x768xbf16> -> tensor<768xbf16>
   return %0 : tensor<768xbf16>

@@ -171,13 +171,15 @@ TEST_CASE("reshapes at a border stay outside, constants for library ops too", "[
 
 TEST_CASE("a large reduction to few results is split", "[fuse]") {
   GraphModule m = parsed(R"(
-    func.func @f(%x: tensor<300x257xf32>) -> (tensor<f32>, tensor<257xf32>) {
+    func.func @f(%x: tensor<300x257xf32>, %y: tensor<20x5000xf32>)
+        -> (tensor<f32>, tensor<257xf32>, tensor<5000xf32>) {
       %0 = cleave.mul %x, %x : tensor<300x257xf32>
       %1 = cleave.reduce sum %0 dims [0, 1] : tensor<300x257xf32> -> tensor<f32>
       %2 = cleave.reduce sum %x dims [0] : tensor<300x257xf32> -> tensor<257xf32>
-      return %1, %2 : tensor<f32>, tensor<257xf32>
+      %3 = cleave.reduce sum %y dims [0] : tensor<20x5000xf32> -> tensor<5000xf32>
+      return %1, %2, %3 : tensor<f32>, tensor<257xf32>, tensor<5000xf32>
     })");
-  CHECK(check(m, "f").size() == 3);
+  CHECK(check(m, "f").size() == 5);
 }
 
 TEST_CASE("reductions are split for the threads of a GPU", "[fuse]") {
