@@ -100,4 +100,32 @@ MatmulShape matmulShape(const plan::Matmul &matmul) {
   return shape;
 }
 
+bool isProduct(const plan::Conv &conv) {
+  return conv.nhwc() && conv.kh() == 1 && conv.kw() == 1 && conv.stride_h() == 1 && conv.stride_w() == 1 &&
+         conv.pad_top() == 0 && conv.pad_left() == 0 && conv.oh() == conv.ih() && conv.ow() == conv.iw() &&
+         conv.groups() == 1;
+}
+
+MatmulShape matmulShape(const plan::Conv &conv) {
+  const int64_t pixels = conv.n() * conv.oh() * conv.ow(), in = conv.ic(), out = conv.oc();
+  const MatmulOperand src{{}, in, 1}, dst{{}, out, 1}, weights{{}, in, 1};
+  const auto transposed = [](const MatmulOperand &operand) { return MatmulOperand{{}, operand.column, operand.row}; };
+  MatmulShape shape;
+  switch (conv.kind()) {
+  case plan::ConvKind::Forward:
+    shape = {{}, pixels, out, in, src, transposed(weights), dst};
+    break;
+  case plan::ConvKind::BackwardData:
+    shape = {{}, pixels, in, out, dst, weights, src};
+    break;
+  case plan::ConvKind::BackwardWeights:
+    shape = {{}, out, in, pixels, transposed(dst), src, weights};
+    break;
+  }
+  canonical(shape.a, shape.m, shape.k);
+  canonical(shape.b, shape.k, shape.n);
+  canonical(shape.c, shape.m, shape.n);
+  return shape;
+}
+
 } // namespace cleave

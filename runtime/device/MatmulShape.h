@@ -6,8 +6,9 @@
 #include <vector>
 
 namespace cleave::plan {
+struct Conv;
 struct Matmul;
-}
+} // namespace cleave::plan
 
 namespace cleave {
 
@@ -27,5 +28,11 @@ struct MatmulShape {
 
 /// Drops batch dimensions of size 1, merges adjacent ones, folds a shared b into the rows, and makes c row-major.
 MatmulShape matmulShape(const plan::Matmul &matmul);
+
+/// Whether a convolution is one matrix product of its operands as they lie in memory: channels last, 1x1 windows that
+/// reach every pixel, one group.
+bool isProduct(const plan::Conv &conv);
+/// That product: of pixels and weights, or of two matrices of pixels.
+MatmulShape matmulShape(const plan::Conv &conv);
 
 } // namespace cleave

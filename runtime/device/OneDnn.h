@@ -48,6 +48,9 @@ dnnl::memory::data_type oneDnnType(plan::DType dtype);
 dnnl::primitive_attr userScratchpad(bool accumulate = false);
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
+/// A convolution as a matrix product (`isProduct`); null where a convolution is faster: without oneDNN's fast
+/// primitive.
+std::unique_ptr<Op> makeOneDnnMatmul(const plan::Conv &op, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnPool(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 

@@ -50,13 +50,14 @@ inline ConvT conv(int64_t n, int64_t ic, int64_t size, int64_t oc, int64_t k, in
 inline std::vector<ConvT> convolutions() {
   return {conv(2, 1, 12, 8, 3, 1, 1),      conv(2, 3, 9, 16, 3, 2, 1),  conv(1, 16, 7, 32, 1, 1, 0),
           conv(2, 16, 8, 16, 3, 1, 1),     conv(2, 5, 11, 7, 5, 2, 2),  conv(2, 8, 7, 8, 3, 1, 1, 8),
-          conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1)};
+          conv(1, 4, 9, 6, 3, 1, 2, 2, 2), conv(2, 16, 8, 32, 1, 2, 0), conv(3, 33, 5, 17, 3, 1, 1),
+          conv(1, 48, 3, 80, 1, 1, 0),     conv(3, 1, 2, 40, 1, 1, 0)};
 }
 
 /// The convolutions that are also tested in the half types and in TF32.
 inline std::vector<ConvT> halfConvolutions() {
   return {conv(2, 3, 9, 16, 3, 2, 1), conv(1, 16, 7, 32, 1, 1, 0), conv(2, 16, 8, 16, 3, 1, 1),
-          conv(2, 8, 7, 8, 3, 1, 1, 8)};
+          conv(2, 8, 7, 8, 3, 1, 1, 8), conv(1, 48, 3, 80, 1, 1, 0)};
 }
 
 /// Calls `fn(convolution)` for each direction, with channels first and last, alone and accumulating or with a bias;
