@@ -24,6 +24,7 @@ void checkFiles(const Data &data, const RunOptions &options, const std::vector<s
   files.reads("the checkpoint's file", checkpointPaths(options.checkpoint));
   files.writes("--metrics", options.metrics);
   files.writes("--trace", options.trace);
+  files.writes("--tuning", options.tuning == "off" ? "" : options.tuning);
   for (const std::string &output : outputs)
     files.writes("the output", output == "-" ? "" : output);
   files.check();

@@ -6,7 +6,7 @@
 
 namespace cleave {
 /// Throws a user error in a build without oneDNN.
-std::unique_ptr<Device> makeCpuDevice(unsigned threads);
+std::unique_ptr<Device> makeCpuDevice(unsigned threads, Tuning *tuning);
 /// oneDNN's version; empty in a build without it.
 std::string cpuLibraryVersion();
 } // namespace cleave

@@ -21,6 +21,8 @@ struct View;
 
 namespace cleave {
 
+class Tuning;
+
 /// Addresses of a segment's slots, by local number.
 using SlotTable = std::byte *const *;
 
@@ -95,8 +97,9 @@ public:
   virtual void setWorkspace(std::byte *memory) {}
 };
 
-/// Creates a device in host memory. "cpu": oneDNN and our own loops on `threads` threads. "reference": plain loops in
+/// Creates a device in host memory. "cpu": oneDNN and our own loops on `threads` threads; `tuning`, used while Ops are
+/// made, has the choices among several ways to compute a step (null: they are made by rule). "reference": plain loops in
 /// double, one thread. Throws a user error for other names. ("cuda" has separate memory: runtime/cuda.)
-std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads);
+std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads, Tuning *tuning = nullptr);
 
 } // namespace cleave

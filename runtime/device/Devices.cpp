@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads) {
+std::unique_ptr<Device> makeDevice(const std::string &name, unsigned threads, Tuning *tuning) {
   if (name == "cpu")
-    return makeCpuDevice(threads);
+    return makeCpuDevice(threads, tuning);
   if (name == "reference")
     return makeReferenceDevice();
   throw userError(fmt::format("--backend must be cpu, reference or cuda, found '{}'", name));

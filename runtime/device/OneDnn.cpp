@@ -71,9 +71,10 @@ namespace {
 
 class CpuDevice final : public HostDevice {
 public:
-  explicit CpuDevice(unsigned threads) : HostDevice(threads) {
+  CpuDevice(unsigned threads, Tuning *tuning) : HostDevice(threads) {
     setThreads(threads); // primitives are created for the current number of threads
     context.threads = threads;
+    context.tuning = tuning;
   }
   size_t workspaceBytes() const override { return context.workspace.need; }
   void setWorkspace(std::byte *memory) override { context.workspace.memory = memory; }
@@ -103,7 +104,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Device> makeCpuDevice(unsigned threads) { return std::make_unique<CpuDevice>(threads); }
+std::unique_ptr<Device> makeCpuDevice(unsigned threads, Tuning *tuning) {
+  return std::make_unique<CpuDevice>(threads, tuning);
+}
 
 std::string cpuLibraryVersion() {
   const dnnl_version_t *version = dnnl_version();

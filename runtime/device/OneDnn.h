@@ -6,6 +6,10 @@
 
 #include <dnnl.hpp>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 namespace cleave {
 
 struct OneDnnContext {
@@ -13,6 +17,7 @@ struct OneDnnContext {
   dnnl::stream stream{engine};
   Workspace workspace;
   unsigned threads = 1;
+  Tuning *tuning = nullptr; ///< null: choices are made by rule
 };
 
 /// A primitive with its arguments. Each run sets the addresses and allocates nothing of ours.
@@ -47,10 +52,26 @@ dnnl::memory::data_type oneDnnType(plan::DType dtype);
 /// Attributes for scratch memory that the caller provides.
 dnnl::primitive_attr userScratchpad(bool accumulate = false);
 
+/// A way to compute a step.
+struct Method {
+  std::string name;
+  std::function<std::unique_ptr<Op>()> make;
+};
+
+/// Makes a step by one of several methods: the one in the tuning record, else the fastest, measured, else (no tuning,
+/// or less than a fraction of a millisecond of work) the first. `step` describes all that decides the speed, `slots`
+/// are the slots of its operands, `operations` counts multiplications and additions.
+std::unique_ptr<Op> makeFastest(const std::vector<Method> &methods, const std::string &step, double operations,
+                                const std::vector<uint32_t> &slots, SlotScope &scope, OneDnnContext &context);
+
+/// A convolution as a matrix product (`isProduct`). `fast`: whether oneDNN's fast primitive computes it.
+struct ProductMethods {
+  std::vector<Method> methods;
+  bool fast = false;
+};
+ProductMethods productMethods(const plan::Conv &op, SlotScope &scope, OneDnnContext &context);
+
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
-/// A convolution as a matrix product (`isProduct`); null where a convolution is faster: without oneDNN's fast
-/// primitive.
-std::unique_ptr<Op> makeOneDnnMatmul(const plan::Conv &op, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnPool(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 

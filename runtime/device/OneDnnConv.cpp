@@ -11,6 +11,8 @@
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -206,11 +208,29 @@ private:
   std::vector<BoundPrimitive> before, after, sequence;
 };
 
-/// Whether a product is faster, for convolutions that can be one (ResNet-50 at batch 8 with AVX-512). Forward, it is with
-/// few pixels only, because a convolution reorders the weights in every call.
+/// Whether a product is faster, for convolutions that can be one (ResNet-50 at batch 8 with AVX-512). Forward, it is
+/// with few pixels only, because a convolution reorders the weights in every call.
 bool prefersProduct(const plan::Conv &op, bool half) {
   const int64_t pixels = op.n() * op.oh() * op.ow(), channels = std::max(op.ic(), op.oc());
   return op.kind() == plan::ConvKind::Forward ? pixels < channels : !half || pixels < 16 * channels;
+}
+
+/// All that decides the speed.
+std::string textOf(const plan::Conv &op, SlotScope &scope) {
+  const auto type = [&](uint32_t slot) { return dtypeName(scope.slot(slot).dtype()); };
+  return fmt::format("conv {} {} {}x{}x{}x{} {} -> {}x{}x{} {} weights {} {}x{} stride {}x{} padding {}x{} dilation "
+                     "{}x{} groups {}{}{}",
+                     EnumNameConvKind(op.kind()), op.nhwc() ? "nhwc" : "nchw", op.n(), op.ic(), op.ih(), op.iw(),
+                     type(op.src()), op.oc(), op.oh(), op.ow(), type(op.dst()), type(op.weights()), op.kh(), op.kw(),
+                     op.stride_h(), op.stride_w(), op.pad_top(), op.pad_left(), op.dilation_h(), op.dilation_w(),
+                     op.groups(), op.accumulate() ? " accumulate" : "", op.bias() >= 0 ? " bias" : "");
+}
+
+double operationsOf(const plan::Conv &op) {
+  double count = 2;
+  for (const int64_t size : {op.n(), op.oc(), op.oh(), op.ow(), op.ic() / op.groups(), op.kh(), op.kw()})
+    count *= static_cast<double>(size);
+  return count;
 }
 
 /// An empty share of the batch or of the channels: nothing to compute; the output is zero.
@@ -237,16 +257,24 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
                                                                : op.weights();
     return std::make_unique<ZeroOp>(StepOperand{scope.local(out)}, op.accumulate() ? 0 : scope.slot(out).bytes());
   }
+  const Method direct{"direct", [&]() -> std::unique_ptr<Op> { return std::make_unique<ConvOp>(op, scope, context); }};
+  if (op.epilogue() != plan::Epilogue::None)
+    return direct.make();
   const bool half = scope.slot(op.src()).dtype() != plan::DType::F32;
+  std::vector<Method> methods{direct};
+  if (isProduct(op)) {
+    auto [products, fast] = productMethods(op, scope, context);
+    methods.insert(fast && prefersProduct(op, half) ? methods.begin() : methods.end(), products.begin(),
+                   products.end());
+  }
   // AMX multiplies bf16 numbers faster than Winograd's method.
-  const bool direct = half && dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
-  if (op.winograd() && !direct)
-    if (auto made = makeWinogradConv(op, scope, context.workspace, context.threads))
-      return made;
-  if (isProduct(op) && op.epilogue() == plan::Epilogue::None && prefersProduct(op, half))
-    if (auto made = makeOneDnnMatmul(op, scope, context))
-      return made;
-  return std::make_unique<ConvOp>(op, scope, context);
+  if (const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx; op.winograd())
+    methods.insert(half && amx ? methods.end() : methods.begin(),
+                   {"winograd", [&] { return makeWinogradConv(op, scope, context.workspace, context.threads); }});
+  std::vector<uint32_t> slots{op.src(), op.weights(), op.dst()};
+  if (op.bias() >= 0)
+    slots.push_back(static_cast<uint32_t>(op.bias()));
+  return makeFastest(methods, textOf(op, scope), operationsOf(op), slots, scope, context);
 }
 
 } // namespace cleave

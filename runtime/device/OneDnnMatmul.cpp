@@ -1,6 +1,6 @@
-// Matrix products, computed in one of three ways, depending only on shapes:
-//   one matrix, f32, large m and n        dnnl_sgemm, which packs (measured 10 to 120% faster than the primitive)
-//   one matrix, f32, a long transposed a  dnnl_sgemm, which divides k (up to 40% faster)
+// Matrix products, computed in one of three ways:
+//   one matrix, f32                       dnnl_sgemm, which packs and divides long sums, or the primitive: by rule
+//                                         (`prefersSgemm`) or by measurement (`makeFastest`)
 //   supported by oneDNN's fast primitive  one primitive, including batches
 //   other batches                         a single-threaded primitive per matrix, batches in parallel
 #include "runtime/base/Error.h"
@@ -11,6 +11,9 @@
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -222,12 +225,7 @@ bool isFast(const MatmulDescs &descs) {
 }
 
 /// Whether packing is faster; measured with AVX-512, one and two threads.
-bool prefersSgemm(const MatmulPlan &p) {
-  const MatmulShape &s = p.shape;
-  bool f32 = p.aType == plan::DType::F32 && p.bType == plan::DType::F32 && p.cType == plan::DType::F32 &&
-             (!p.hasBias || p.biasType == plan::DType::F32);
-  if (!f32 || !s.batch.empty())
-    return false;
+bool prefersSgemm(const MatmulShape &s) {
   bool plain = s.a.column == 1 && s.b.column == 1, turned = s.a.column != 1 && s.b.column == 1;
   return (s.m >= 1024 && s.n >= 1024) || (plain && s.n >= 1024 && s.k >= 1024) ||
          (turned && s.k >= 4 * std::max(s.m, s.n));
@@ -321,15 +319,41 @@ MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
   return p;
 }
 
-std::unique_ptr<Op> makeProduct(MatmulPlan p, OneDnnContext &context) {
+/// The ways to compute one matrix that is not empty, the first by rule.
+std::vector<Method> methodsOf(const MatmulPlan &p, OneDnnContext &context) {
+  std::vector<Method> methods{{"primitive", [p, &context]() -> std::unique_ptr<Op> {
+                                 return std::make_unique<PrimitiveMatmul>(p, makeDescs(p, context, false), context);
+                               }}};
+  const bool f32 = p.aType == plan::DType::F32 && p.bType == plan::DType::F32 && p.cType == plan::DType::F32 &&
+                   (!p.hasBias || p.biasType == plan::DType::F32);
+  if (f32)
+    methods.insert(
+        prefersSgemm(p.shape) ? methods.begin() : methods.end(),
+        {"sgemm", [p, &context]() -> std::unique_ptr<Op> { return std::make_unique<SgemmOp>(p, context.threads); }});
+  return methods;
+}
+
+std::string textOf(const MatmulPlan &p) {
+  const auto operand = [](const MatmulOperand &o, plan::DType type) {
+    return fmt::format("{} {}x{}", dtypeName(type), o.row, o.column);
+  };
+  const MatmulShape &s = p.shape;
+  return fmt::format("product m{} n{} k{} a[{}] b[{}] c[{}]{}{}", s.m, s.n, s.k, operand(s.a, p.aType),
+                     operand(s.b, p.bType), operand(s.c, p.cType), p.accumulate ? " accumulate" : "",
+                     p.hasBias ? " bias" : "");
+}
+
+std::unique_ptr<Op> makeProduct(const plan::Matmul &op, SlotScope &scope, OneDnnContext &context) {
+  MatmulPlan p = describePlan(op, scope);
   const MatmulShape &s = p.shape;
   if (s.batches() == 0 || s.m == 0 || s.n == 0 || s.k == 0)
     return std::make_unique<EmptyMatmul>(std::move(p));
-  if (prefersSgemm(p))
-    return std::make_unique<SgemmOp>(std::move(p), context.threads);
   if (s.batch.empty()) {
-    MatmulDescs descs = makeDescs(p, context, false);
-    return std::make_unique<PrimitiveMatmul>(std::move(p), descs, context);
+    std::vector<uint32_t> slots{op.a()->slot(), op.b()->slot(), op.c()->slot()};
+    if (op.bias() >= 0)
+      slots.push_back(static_cast<uint32_t>(op.bias()));
+    const double operations = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    return makeFastest(methodsOf(p, context), textOf(p), operations, slots, scope, context);
   }
   try {
     MatmulDescs descs = makeDescs(p, context, true);
@@ -369,16 +393,18 @@ MatmulPlan describePlan(const plan::Conv &op, SlotScope &scope) {
 
 } // namespace
 
-std::unique_ptr<Op> makeOneDnnMatmul(const plan::Conv &op, SlotScope &scope, OneDnnContext &context) {
-  MatmulPlan p = describePlan(op, scope);
-  if (!isFast(makeDescs(p, context, false)))
-    return nullptr;
-  return makeProduct(std::move(p), context);
+ProductMethods productMethods(const plan::Conv &op, SlotScope &scope, OneDnnContext &context) {
+  const MatmulPlan p = describePlan(op, scope);
+  try {
+    return {methodsOf(p, context), isFast(makeDescs(p, context, false))};
+  } catch (const dnnl::error &) {
+    return {}; // no primitive for these types
+  }
 }
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context) {
   const plan::Matmul &op = *step.op_as_Matmul();
-  auto product = makeProduct(describePlan(op, scope), context);
+  auto product = makeProduct(op, scope, context);
   if (op.epilogue() != plan::Epilogue::None)
     return std::make_unique<EpilogueOp>(op, scope, std::move(product), context.threads);
   if (op.row_sums() >= 0)

@@ -32,7 +32,7 @@ struct ExecutorOptions {
   bool graph = true;           ///< cuda: iterations as captured graphs; false: step by step, with the same bits
   bool deterministic = true;   ///< cuda: only library algorithms with bit-identical results
   int localRank = -1;          ///< cuda: device number on the machine; -1: from the launcher
-  std::string tuning = {};     ///< cuda: file of measured choices; empty: the user's cache; "off": library defaults
+  std::string tuning = {};     ///< file of measured choices; empty: the user's cache; "off": choices by rule
 };
 
 /// One run of a step of segment `segment` (index of Program.segments) in iteration `iteration` (0: the first that is

@@ -8,6 +8,7 @@
 #include "runtime/executor/Memory.h"
 #include "runtime/executor/NonFinite.h"
 #include "runtime/executor/Resolved.h"
+#include "runtime/executor/SharedTuning.h"
 
 #include <fmt/format.h>
 
@@ -71,16 +72,20 @@ private:
 HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, RankEndpoint &world,
                            const ExecutorOptions &options)
     : Executor(std::move(planFile), rankIndex, world, options), threads(chooseThreads(plan, options)),
-      code(Code::open(file)), device(makeDevice(options.device, threads)), arena(program.arena_bytes(), "the arena") {
+      code(Code::open(file)), arena(program.arena_bytes(), "the arena") {
   world.setThreads(threads);
   setThreads(threads);
   for (Memory &input : inputs)
     input = Memory(program.input_bytes(), "an input buffer");
   for (const std::vector<uint32_t> &ranks : groups())
     world.group(ranks);
-  resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
-    auto op = makeCommunicationOp(step, scope, world);
-    return op ? std::move(op) : device->prepare(step, scope, code->kernels());
+  Tuning tuning(options.device == "cpu" ? options.tuning : "off");
+  makeWithTuning(plan, rankIndex, world, tuning, true, [&] {
+    device = makeDevice(options.device, threads, &tuning);
+    resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {
+      auto op = makeCommunicationOp(step, scope, world);
+      return op ? std::move(op) : device->prepare(step, scope, code->kernels());
+    });
   });
   resolved->place(arena.data(), {inputs[0].data(), inputs[1].data()});
   workspace = Memory(device->workspaceBytes(), "the library workspace");

@@ -121,7 +121,7 @@ const std::vector<Option> &sessionOptions() {
       {.name = "--tuning",
        .field = &Run::tuning,
        .type = "FILE",
-       .uses = {{cleaveRun, "cuda: record of measured library choices (default: the user's cache), or \"off\""}}},
+       .uses = {{train | trained | cleaveRun, "record of measured library choices (default: the user's cache), or \"off\""}}},
       {.name = "--timeout",
        .field = &Run::timeout,
        .type = "S",

@@ -12,6 +12,45 @@ from programs import DIGITS, run
 
 
 class Options(Case):
+    def test_tuning(self):
+        """Methods are measured once; with a record, every run and every communicator gives the same bits."""
+        record = self.path("record/tuning.json")
+
+        def train(*more, where=record, **kw):
+            return self.losses("mlp", "--data", DIGITS, "--hidden", "1024,1024", "--batch", 128, "--steps", 3, "--threads", 1,
+                               *(["--tuning", where] if where else []), *more, **kw)[0]
+
+        def choices():
+            with open(record) as file:
+                return json.load(file)["choices"]
+
+        first, measured = train(), choices()
+        self.assertTrue(any(" | product m128 n1024 k1024 " in key for key in measured), measured)
+        self.assertEqual(train(), first)
+        self.assertEqual(choices(), measured)
+        other = {"sgemm": "primitive", "primitive": "sgemm"}
+        turned = {key: other[choice] for key, choice in measured.items()}
+        with open(record, "w") as file:
+            json.dump({"cleave_tuning": 1, "choices": turned}, file)
+        self.same(first, train())  # within rounding
+        self.assertEqual(choices(), turned)
+        os.remove(record)
+        ranks = ["--mesh", "dp=2"]
+        self.assertEqual(train(*ranks), train(*ranks, ranks=2))
+        off = train(where="off")
+        cache = self.path("cache")
+        self.addCleanup(os.environ.__setitem__, "XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", ""))
+        os.environ["XDG_CACHE_HOME"] = cache
+        for content in (None, '{"cleave_tuning": 1, "choices": {"a": 1}}'):
+            if content:
+                with open(cache + "/cleave/tuning.json", "w") as file:
+                    file.write(content)
+            self.same(train(where=None), off)
+            with open(cache + "/cleave/tuning.json") as file:
+                self.assertEqual(len(json.load(file)["choices"]), len(measured))
+        os.environ["XDG_CACHE_HOME"] = self.path("metrics.jsonl")  # a file: nothing can be kept
+        self.same(train(where=None), off)
+
     def test_initial_weights(self):
         """--steps 0 writes them; a training that continues from them is the same as one from the start."""
         data = ["--data", DIGITS, "--seed", 3]

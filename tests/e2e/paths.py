@@ -79,8 +79,8 @@ SPEC = """{"schedule": "1f1b", "stages": 2, "microbatches": 4, "forward_ms": 1, 
 # Exceptions that are valid: cleave-opt is a filter, so it may use pipes and devices; metrics may go to a device.
 RIGHT = {("cleave-opt", "pipe"), ("cleave-opt -o", "device"), ("--metrics", "device")}
 # Options that take a path and are not in USES.
-ELSEWHERE = {("mlp plan", "--data"),      # not read: it only selects the data set or synthetic data
-             ("cleave-run", "--tuning")}  # used only with a GPU
+ELSEWHERE = {("mlp plan", "--data"),  # not read: it only selects the data set or synthetic data
+             *((command, "--tuning") for command in ("mlp train", "mlp eval", "mlp predict", "cleave-run"))}  # ignored if unusable
 UNCLEAR = ["basic_filebuf", "basic_ios", "filesystem error", "terminate called", "what()", "iostream", "std::", "internal error"]
 
 

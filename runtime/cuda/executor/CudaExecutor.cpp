@@ -10,6 +10,7 @@
 #include "runtime/executor/Backends.h"
 #include "runtime/executor/Initialise.h"
 #include "runtime/executor/Resolved.h"
+#include "runtime/executor/SharedTuning.h"
 
 #include <fmt/format.h>
 
@@ -119,7 +120,6 @@ private:
   bool exchangesMessages() const;
   void startLibraries();
   void makeOps();
-  void makeOpsInTurn();
   void makeScalars();
   void run(Mode &mode, const RandomRows &random, int which);
   void waitForScalars();
@@ -161,14 +161,14 @@ private:
 CudaExecutor::CudaExecutor(std::shared_ptr<const PlanFile> planFile, unsigned rankIndex, RankEndpoint &world,
                            const ExecutorOptions &options)
     : Executor(std::move(planFile), rankIndex, world, options), context(deviceOf(options, rankIndex)),
-      tuning(options.tuning.empty() ? Tuning::defaultFile() : options.tuning) {
+      tuning(options.tuning) {
   requireMemory();
   streams.emplace(0, Stream::make());
   copies = Stream::make();
   queue.stream = streams.at(0).get();
   code = loadCode(*file, context);
   communication = std::make_unique<Communication>(plan, rank, world, groups(), options.timeoutSeconds);
-  makeOpsInTurn();
+  makeWithTuning(plan, rankIndex, world, tuning, false, [&] { makeOps(); });
   if (world.size() > 1)
     requireMemory(); // NCCL has already allocated its memory
   arena = DeviceMemory(program.arena_bytes(), "the arena");
@@ -262,36 +262,6 @@ void CudaExecutor::makeOps() {
     auto op = communication->make(step, scope, queue, steps->kernels());
     return op ? std::move(op) : steps->make(step, scope);
   });
-}
-
-/// The lowest rank of each program, one after another, measures choices that its record lacks and sends them to the
-/// other ranks, so that ranks with equal work use equal algorithms.
-void CudaExecutor::makeOpsInTurn() {
-  if (world.size() == 1 || !tuning.measures()) {
-    makeOps();
-    tuning.save();
-    return;
-  }
-  for (uint32_t turn = 0; turn < plan.programs()->size(); ++turn) {
-    bool lowest = rank.program() == turn;
-    for (unsigned other = 0; other < rankIndex; ++other)
-      lowest = lowest && plan.ranks()->Get(other)->program() != turn;
-    if (lowest)
-      makeOps();
-    const std::string mine = lowest ? tuning.text() : "";
-    const auto all = world.gather(std::span(reinterpret_cast<const uint8_t *>(mine.data()), mine.size()));
-    std::vector<uint8_t> chosen;
-    for (const auto &text : all)
-      if (!text.empty())
-        chosen = text;
-    world.broadcast(chosen);
-    if (!lowest)
-      tuning.adopt(std::string(chosen.begin(), chosen.end()));
-  }
-  if (!resolved)
-    makeOps();
-  if (rankIndex == 0)
-    tuning.save();
 }
 
 void CudaExecutor::makeScalars() {

@@ -1,7 +1,7 @@
 // Steps of the plan as Ops that enqueue work into a stream. Running an Op allocates nothing and makes no decisions.
 #pragma once
 #include "runtime/cuda/kernels/OwnKernels.h"
-#include "runtime/cuda/library/Tuning.h"
+#include "runtime/device/Tuning.h"
 #include "runtime/device/Device.h"
 #include "runtime/plan/plan_generated.h"
 

@@ -4,7 +4,7 @@
 
 namespace cleave {
 
-std::unique_ptr<Device> makeCpuDevice(unsigned) {
+std::unique_ptr<Device> makeCpuDevice(unsigned, Tuning *) {
   throw userError("--device cpu: this build lacks oneDNN, which computes products and convolutions "
                   "(CLEAVE_ONEDNN=OFF): use --device reference, or a full build");
 }

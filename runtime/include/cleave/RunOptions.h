@@ -66,7 +66,7 @@ struct RunOptions {
   std::string device = {};             ///< "cpu", "cuda", or "reference": plain loops; default: the plan's backend
   bool graph = true;                   ///< cuda: iterations as captured graphs; false: step by step
   bool deterministic = true;           ///< cuda: only library algorithms with bit-identical results
-  std::string tuning = {}; ///< cuda: file of measured library choices, or "off"; default: in the user's cache
+  std::string tuning = {};  ///< file of measured library choices, or "off"; default: in the user's cache
 
   double waitSeconds() const { return timeout.value_or(60); }
 };

@@ -1,0 +1,125 @@
+// Chooses among several ways to compute a step, by measuring them once.
+#include "runtime/base/Error.h"
+#include "runtime/device/CpuDevice.h"
+#include "runtime/device/OneDnn.h"
+#include "runtime/device/Tuning.h"
+#include "runtime/plan/plan_generated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cpuid.h>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+namespace cleave {
+
+namespace {
+
+/// Less work is not measured: a few tenths of a millisecond on one core.
+constexpr double leastOperations = 1e8;
+/// The first method is kept unless another takes less than this part of its time.
+constexpr double clearly = 0.97;
+constexpr int timedRuns = 3;
+
+std::string processorName() {
+  unsigned words[12] = {};
+  for (unsigned i = 0; i < 3; ++i)
+    if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]))
+      return "unknown";
+  char name[sizeof words + 1] = {};
+  std::memcpy(name, words, sizeof words);
+  return name;
+}
+
+/// 64-byte aligned memory of small numbers. (Memory that nobody wrote would be one page, always in the cache.)
+class Scratch {
+public:
+  explicit Scratch(size_t bytes) : memory(static_cast<std::byte *>(std::aligned_alloc(64, (bytes + 127) / 64 * 64))) {
+    if (!memory)
+      throw environmentError("cpu: not enough memory to measure a step");
+    std::memset(memory.get(), 0x3c, bytes);
+  }
+  std::byte *get() const { return memory.get(); }
+
+private:
+  struct Free {
+    void operator()(std::byte *at) const { std::free(at); }
+  };
+  std::unique_ptr<std::byte, Free> memory;
+};
+
+/// Seconds of a run, with all operands in the cache that fit.
+double secondsOf(Op &op, SlotTable slots) {
+  using Clock = std::chrono::steady_clock;
+  op.run(slots, {});
+  double least = std::numeric_limits<double>::max();
+  for (int i = 0; i < timedRuns; ++i) {
+    const auto begin = Clock::now();
+    op.run(slots, {});
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return least;
+}
+
+/// The fastest method that exists.
+const Method &measured(const std::vector<Method> &methods, const std::vector<uint32_t> &slots, SlotScope &scope,
+                       OneDnnContext &context) {
+  std::vector<Scratch> operands;
+  std::vector<std::byte *> table;
+  for (const uint32_t slot : slots) {
+    const uint32_t at = scope.local(slot);
+    table.resize(std::max<size_t>(table.size(), at + 1));
+    table[at] = operands.emplace_back(scope.slot(slot).bytes()).get();
+  }
+  const Method *best = nullptr;
+  double least = 0;
+  for (const Method &method : methods) {
+    context.workspace = {};
+    const auto op = method.make();
+    if (!op)
+      continue;
+    const Scratch workspace(context.workspace.need);
+    context.workspace.memory = workspace.get();
+    const double seconds = secondsOf(*op, table.data());
+    if (!best || seconds < clearly * least)
+      best = &method, least = seconds;
+  }
+  if (!best)
+    throw environmentError("cpu: no method for a step");
+  return *best;
+}
+
+} // namespace
+
+std::unique_ptr<Op> makeFastest(const std::vector<Method> &methods, const std::string &step, double operations,
+                                const std::vector<uint32_t> &slots, SlotScope &scope, OneDnnContext &context) {
+  const Workspace before = context.workspace;
+  const auto make = [&](const Method &method) {
+    context.workspace = before;
+    return method.make();
+  };
+  if (methods.size() > 1 && operations >= leastOperations && context.tuning) {
+    static const std::string processor = processorName();
+    const std::string key = fmt::format("{} | onednn {} isa {:#x} | {} threads | {}", processor, cpuLibraryVersion(),
+                                        static_cast<unsigned>(dnnl::get_effective_cpu_isa()), context.threads, step);
+    const std::string known = context.tuning->find(key);
+    for (const Method &method : methods)
+      if (method.name == known)
+        if (auto op = make(method))
+          return op;
+    if (context.tuning->measures()) {
+      const Method &best = measured(methods, slots, scope, context);
+      context.tuning->put(key, best.name);
+      return make(best);
+    }
+  }
+  for (const Method &method : methods)
+    if (auto op = make(method))
+      return op;
+  throw environmentError("cpu: no method for a step");
+}
+
+} // namespace cleave

@@ -1,0 +1,153 @@
+// The record is one JSON object: {"cleave_tuning": 1, "choices": {key: choice}}.
+#include "runtime/device/Tuning.h"
+
+#include "runtime/base/AtomicFile.h"
+#include "runtime/base/CacheFile.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/JsonText.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace cleave {
+
+namespace {
+
+using Json = nlohmann::json;
+using Choices = std::map<std::string, std::string>;
+
+std::optional<Choices> parse(const std::string &text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("cleave_tuning", Json()) != 1 || !json.contains("choices") ||
+      !json["choices"].is_object())
+    return std::nullopt;
+  Choices choices;
+  for (const auto &[key, choice] : json["choices"].items()) {
+    if (!choice.is_string())
+      return std::nullopt;
+    choices[key] = choice.get<std::string>();
+  }
+  return choices;
+}
+
+enum class Found { Nothing, Record, OtherFile };
+
+/// Reads the record of `file`. A file that cannot be read counts as another file.
+Found readRecord(const std::string &file, Choices &choices) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error))
+    return Found::Nothing;
+  try {
+    if (auto found = parse(readTextFile(file, Status::Environment, 64 << 20))) {
+      choices = std::move(*found);
+      return Found::Record;
+    }
+  } catch (const Error &) {
+  }
+  return Found::OtherFile;
+}
+
+std::string print(const Choices &choices) {
+  return jsonText(Json{{"cleave_tuning", 1}, {"choices", choices}}, 1) + "\n";
+}
+
+} // namespace
+
+Tuning::Tuning(const std::string &where) : enabled(where != "off") {
+  if (!enabled)
+    return;
+  file = where.empty() ? cacheFile("tuning.json") : where;
+  if (file.empty() || readRecord(file, choices) != Found::OtherFile)
+    return;
+  std::fputs(fmt::format("warning: {}: is not a tuning record and is ignored\n", file).c_str(), stderr);
+  if (!where.empty())
+    file.clear();
+}
+
+Tuning::~Tuning() { unlock(); }
+
+std::string Tuning::find(const std::string &key) {
+  auto found = choices.find(key);
+  missed |= found == choices.end();
+  if (found == choices.end() && measures() && folder < 0) {
+    lock();
+    found = choices.find(key);
+  }
+  return found == choices.end() ? "" : found->second;
+}
+
+/// Also ends, without the lock, after a time in which nobody measures that long.
+void Tuning::lock() {
+  if (file.empty())
+    return;
+  const auto parent = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (!parent.empty())
+    std::filesystem::create_directories(parent, ignored);
+  folder = open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
+         std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  Choices others;
+  readRecord(file, others);
+  for (const auto &[key, choice] : others)
+    choices[key] = choice;
+}
+
+void Tuning::unlock() {
+  if (folder >= 0)
+    close(folder); // also releases the lock
+  folder = -1;
+}
+
+void Tuning::put(const std::string &key, const std::string &choice) {
+  std::string &kept = choices[key];
+  changed |= kept != choice;
+  kept = choice;
+}
+
+bool Tuning::hold(bool now) {
+  held = now;
+  return std::exchange(missed, false);
+}
+
+void Tuning::save() {
+  if (!file.empty() && changed)
+    try {
+      Choices all;
+      readRecord(file, all);
+      all.insert(choices.begin(), choices.end());
+      std::error_code ignored;
+      if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty())
+        std::filesystem::create_directories(parent, ignored);
+      AtomicFile out(file);
+      const std::string text = print(all);
+      out.write(text.data(), text.size());
+      out.commit();
+      changed = false;
+    } catch (const Error &) {
+    }
+  unlock();
+}
+
+std::string Tuning::text() const { return print(choices); }
+
+void Tuning::adopt(const std::string &text) {
+  for (const auto &[key, choice] : parse(text).value_or(Choices{}))
+    put(key, choice);
+}
+
+} // namespace cleave
