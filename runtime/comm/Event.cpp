@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 namespace cleave {
@@ -13,12 +14,20 @@ namespace cleave {
 static constexpr int yields = 40;
 static constexpr long sliceNanoseconds = 20'000'000; // interval at which a sleeping thread checks for failures
 
-static void pauseProcessor() { __builtin_ia32_pause(); }
+unsigned spinsOf(unsigned ranks) { return ranks <= std::thread::hardware_concurrency() ? 2000 : 20; }
 
 void Event::advance() {
   count.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst))
-    ::syscall(SYS_futex, reinterpret_cast<uint32_t *>(&count), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+    ::syscall(SYS_futex, reinterpret_cast<uint32_t *>(&count), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+void Event::sleep(uint32_t old, long nanoseconds) {
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const timespec slice{0, nanoseconds};
+  if (count.load(std::memory_order_seq_cst) == old)
+    ::syscall(SYS_futex, reinterpret_cast<uint32_t *>(&count), FUTEX_WAIT, old, &slice, nullptr, 0);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 WaitResult Event::wait(uint32_t old, const WaitLimits &limits) {
@@ -38,11 +47,7 @@ WaitResult Event::wait(uint32_t old, const WaitLimits &limits) {
       return WaitResult::Failed;
     if (std::chrono::steady_clock::now() > deadline)
       return WaitResult::TimedOut;
-    sleepers.fetch_add(1, std::memory_order_seq_cst);
-    timespec slice{0, sliceNanoseconds};
-    if (count.load(std::memory_order_seq_cst) == old)
-      ::syscall(SYS_futex, reinterpret_cast<uint32_t *>(&count), FUTEX_WAIT_PRIVATE, old, &slice, nullptr, 0);
-    sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    sleep(old, sliceNanoseconds);
   }
   return WaitResult::Ready;
 }

@@ -2,6 +2,7 @@
 #include "runtime/comm/Exchange.h"
 
 #include "runtime/comm/Reduce.h"
+#include "runtime/comm/Shares.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <numeric>
 
 namespace cleave {
 
@@ -38,6 +38,29 @@ ExchangeCommunicator::ExchangeCommunicator(unsigned members, unsigned member, Ex
     blocks->bytes.resize(members);
     blocks->places.resize(members);
   }
+}
+
+void ExchangeCommunicator::share(unsigned ranks) {
+  if (std::exchange(asked, true) || members == 1 || members > SharedGroup::mostMembers)
+    return;
+  SharedSegment segment;
+  if (me == 0)
+    segment = SharedSegment::make(SharedGroup::bytes(members));
+  SharedSegment::Address address = segment.address();
+  broadcastBytes(reinterpret_cast<std::byte *>(&address), sizeof address);
+  if (me != 0)
+    segment = SharedSegment::open(address);
+  for (unsigned m = 0; m < members; ++m) {
+    receives.bytes[m] = 1;
+    receives.places[m] = static_cast<int>(m);
+  }
+  const std::byte reached{segment ? uint8_t{1} : uint8_t{0}};
+  std::byte *all = scratch[1];
+  gatherBytes(&reached, all);
+  segment.close();
+  if (std::all_of(all, all + members, [](std::byte one) { return one == std::byte{1}; }))
+    shared = std::make_unique<SharedGroup>(std::move(segment), members, me, spinsOf(ranks),
+                                           [this](const SharedWait &awaited) { waitShared(awaited); });
 }
 
 void ExchangeCommunicator::reduceSmall(const Call &call, std::span<const CollectivePart> parts, int64_t bytes) {
@@ -91,62 +114,36 @@ void ExchangeCommunicator::allReduce(const Call &call, const CollectivePart &par
   }
 }
 
-/// Copies bytes [begin, begin + count) between a member's flat share [outer, mine, inner] and the whole tensor.
-static void copyShare(std::byte *flat, std::byte *whole, int64_t begin, int64_t count, int64_t rowBytes,
-                      int64_t wholeRow, int64_t start, bool toWhole) {
-  for (int64_t at = begin; at < begin + count;) {
-    int64_t row = at / rowBytes, inside = at % rowBytes, bytes = std::min(rowBytes - inside, begin + count - at);
-    std::byte *there = whole + row * wholeRow + start + inside, *here = flat + (at - begin);
-    std::memcpy(toWhole ? there : here, toWhole ? here : there, static_cast<size_t>(bytes));
-    at += bytes;
-  }
-}
-
 void ExchangeCommunicator::allGather(const Call &call, const CollectivePart &part) {
-  int64_t unit = part.inner * call.element, largest = 0;
-  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
-  for (int64_t size : part.sizes)
-    largest = std::max(largest, size * unit * part.outer);
-  int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
-  for (int64_t begin = 0; begin < largest; begin += round) {
-    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
+  const Shares shares(part, call.element);
+  const int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
+  for (int64_t begin = 0, largest = shares.largest(); begin < largest; begin += round) {
     for (unsigned m = 0; m < members; ++m) {
-      receives.bytes[m] = static_cast<int>(bytesOf(m));
+      receives.bytes[m] = static_cast<int>(shares.bytesFrom(m, begin, round));
       receives.places[m] = static_cast<int>(m * round);
     }
-    gatherBytes(static_cast<const std::byte *>(part.in) + (bytesOf(me) ? begin : 0), scratch[1]);
-    int64_t start = 0;
-    for (unsigned m = 0; m < members; ++m) {
-      copyShare(scratch[1] + m * round, static_cast<std::byte *>(part.out), begin, bytesOf(m),
-                std::max<int64_t>(1, part.sizes[m] * unit), wholeRow, start, true);
-      start += part.sizes[m] * unit;
-    }
+    gatherBytes(static_cast<const std::byte *>(part.in) + (receives.bytes[me] ? begin : 0), scratch[1]);
+    for (unsigned m = 0; m < members; ++m)
+      shares.toWhole(m, begin, receives.bytes[m], scratch[1] + m * round, part.out);
   }
 }
 
 void ExchangeCommunicator::reduceScatter(const Call &call, const CollectivePart &part) {
-  int64_t unit = part.inner * call.element, largest = 0;
-  int64_t wholeRow = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0}) * unit;
-  for (int64_t size : part.sizes)
-    largest = std::max(largest, size * unit * part.outer);
-  int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
-  auto *in = static_cast<std::byte *>(const_cast<void *>(part.in)); // never written
-  for (int64_t begin = 0; begin < largest; begin += round) {
-    auto bytesOf = [&](unsigned m) { return std::clamp<int64_t>(part.sizes[m] * unit * part.outer - begin, 0, round); };
-    int64_t start = 0;
+  const Shares shares(part, call.element);
+  const int64_t round = std::max<int64_t>(64, ExchangeScratch::bytes / members / 64 * 64);
+  for (int64_t begin = 0, largest = shares.largest(); begin < largest; begin += round) {
+    const int64_t mine = shares.bytesFrom(me, begin, round);
     for (unsigned m = 0; m < members; ++m) {
-      sends.bytes[m] = static_cast<int>(bytesOf(m));
-      receives.bytes[m] = static_cast<int>(bytesOf(me));
+      sends.bytes[m] = static_cast<int>(shares.bytesFrom(m, begin, round));
+      receives.bytes[m] = static_cast<int>(mine);
       sends.places[m] = receives.places[m] = static_cast<int>(m * round);
-      copyShare(scratch[0] + m * round, in, begin, bytesOf(m), std::max<int64_t>(1, part.sizes[m] * unit), wholeRow,
-                start, false);
-      start += part.sizes[m] * unit;
+      shares.fromWhole(m, begin, sends.bytes[m], part.in, scratch[0] + m * round);
       inputs[m] = scratch[1] + m * round;
     }
     exchange(scratch[0], scratch[1]);
-    if (bytesOf(me))
+    if (mine)
       reduceElements(call.dtype, call.reduce, inputs, 0, static_cast<std::byte *>(part.out) + begin,
-                     bytesOf(me) / call.element);
+                     mine / call.element);
   }
 }
 
@@ -176,6 +173,8 @@ void ExchangeCommunicator::broadcast(const Call &call, const CollectivePart &par
 
 void ExchangeCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
                                std::span<const CollectivePart> parts) {
+  if (shared)
+    return shared->run(kind, reduce, dtype, parts);
   Call call{reduce, dtype, static_cast<int64_t>(dtypeSize(dtype))};
   if (kind == plan::CollectiveKind::AllReduce) {
     int64_t bytes = 0;

@@ -1,8 +1,11 @@
 // Collectives among processes, independent of the transport: all are exchanges of byte blocks, with reductions in
 // member order, so the bits equal those of the local communicator. Large buffers are processed in rounds through two
 // fixed scratch buffers: nothing is allocated after set-up, and every count fits in an int.
+//
+// Members that all run on one host use a shared segment instead (SharedGroup.h), with the same bits.
 #pragma once
 #include "runtime/comm/Communicator.h"
+#include "runtime/comm/SharedGroup.h"
 
 namespace cleave {
 
@@ -23,6 +26,11 @@ public:
   unsigned member() const final { return me; }
   void run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
            std::span<const CollectivePart> parts) final;
+  /// Finds out whether all members can use one shared segment, and uses it then. All members call it, during set-up;
+  /// only the first call has an effect. `ranks`: of the world.
+  void share(unsigned ranks);
+  /// Seconds in which all members must call `share`: ranks that still load files are not given up.
+  static constexpr double sharingSeconds = 24 * 3600;
 
 protected:
   /// `scratch` is shared by the rank's communicators, of which one runs at a time.
@@ -41,6 +49,8 @@ protected:
   virtual void gatherBytes(const std::byte *from, std::byte *to) = 0;
   /// Copies member 0's bytes to all members.
   virtual void broadcastBytes(std::byte *data, size_t bytes) = 0;
+  /// Waits for a member in shared memory: until it is done, a deadline, or a rank's failure. Messages move on.
+  virtual void waitShared(const SharedWait &awaited) = 0;
 
 private:
   struct Call;
@@ -54,6 +64,8 @@ private:
   unsigned members, me;
   ExchangeScratch &scratch;
   std::vector<const void *> inputs;
+  bool asked = false; ///< `share` has been called
+  std::unique_ptr<SharedGroup> shared;
 };
 
 /// The index of `rank` in a group that contains it.

@@ -2,23 +2,17 @@
 #include "runtime/comm/LocalGroup.h"
 
 #include "runtime/comm/Reduce.h"
+#include "runtime/comm/Shares.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Slices.h"
 #include "runtime/plan/plan_generated.h"
 
-#include <cstring>
 #include <numeric>
 
 namespace cleave {
 
 using plan::CollectiveKind;
-
-/// memcpy that accepts null pointers for 0 bytes, because empty shares have no memory.
-static void copyBytes(void *to, const void *from, int64_t bytes) {
-  if (bytes > 0)
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-}
 
 static constexpr int64_t stagingBytes = 32 << 10; // of each half
 static constexpr int64_t parallelBytes = 512 << 10;
@@ -82,16 +76,8 @@ void LocalCommunicator::reduceWhole(const Call &call, const CollectivePart &part
   reduceElements(call.dtype, call.reduce, sources, 0, part.out, part.count);
 }
 
-/// A member's chunk of an all-reduce, in whole cache lines.
-static Part chunkOf(int64_t count, int64_t element, unsigned members, unsigned m) {
-  int64_t line = 64 / element, lines = (count + line - 1) / line;
-  Part part = splitPart(lines, members, m);
-  int64_t begin = part.begin * line, end = std::min(count, (part.begin + part.count) * line);
-  return {begin, std::max<int64_t>(0, end - begin)};
-}
-
 void LocalCommunicator::reduceOwnChunk(const Call &call, const CollectivePart &part) {
-  Part chunk = chunkOf(part.count, call.element, size(), me);
+  Part chunk = splitLines(part.count, call.element, size(), me);
   auto *out = static_cast<std::byte *>(part.out);
   parallelRange(threadsFor(chunk.count * call.element), chunk.count, 1024, [&](int64_t begin, int64_t end) {
     reduceElements(call.dtype, call.reduce, sources, chunk.begin + begin, out + (chunk.begin + begin) * call.element,
@@ -103,7 +89,7 @@ void LocalCommunicator::copyOtherChunks(const Call &call, size_t index) {
   const CollectivePart &part = group.members[me].parts[index];
   for (unsigned step = 1; step < size(); ++step) { // each member starts with another neighbour
     unsigned m = (me + step) % size();
-    Part chunk = chunkOf(part.count, call.element, size(), m);
+    Part chunk = splitLines(part.count, call.element, size(), m);
     const auto *from = static_cast<const std::byte *>(group.members[m].parts[index].out) + chunk.begin * call.element;
     auto *to = static_cast<std::byte *>(part.out) + chunk.begin * call.element;
     parallelRange(threadsFor(chunk.count * call.element), chunk.count * call.element, 4096,

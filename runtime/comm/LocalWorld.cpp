@@ -289,8 +289,7 @@ std::vector<std::vector<uint8_t>> LocalRank::gather(std::span<const uint8_t> byt
 }
 
 LocalWorld::LocalWorld(unsigned ranks) : state(std::make_unique<LocalState>()) {
-  unsigned processors = std::thread::hardware_concurrency();
-  state->limits.spins = ranks <= processors ? 2000 : 20;
+  state->limits.spins = spinsOf(ranks);
   for (unsigned r = 0; r < ranks; ++r)
     state->ranks.push_back(std::make_unique<LocalRank>(*state, r));
 }

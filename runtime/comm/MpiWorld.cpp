@@ -36,6 +36,7 @@ namespace {
 
 constexpr size_t pieceBytes = size_t{1} << 30; // maximum per MPI message
 constexpr int spinsBeforeYield = 200;
+constexpr uint32_t yieldsBeforeSleep = 20; // of waits in shared memory
 
 std::atomic<bool> anyFailure{false};
 
@@ -183,9 +184,12 @@ public:
   /// Polls until the request has completed; `describe` returns what it waits for.
   template <typename Describe>
   void wait(MPI_Request &request, Describe describe, MPI_Status *status = MPI_STATUS_IGNORE);
+  /// Waits for a rank in shared memory.
+  template <typename Describe> void waitShared(const SharedWait &awaited, Describe describe);
   ExchangeScratch scratch{1};
 
 private:
+  template <typename Test, typename Rest, typename Describe> void wait(Test test, Rest rest, Describe describe);
   struct Sending {
     unsigned peer;
     uint32_t tag;
@@ -219,6 +223,11 @@ private:
   void exchange(const std::byte *from, std::byte *to) override;
   void gatherBytes(const std::byte *from, std::byte *to) override;
   void broadcastBytes(std::byte *data, size_t bytes) override;
+  void waitShared(const SharedWait &awaited) override {
+    world.waitShared(awaited, [&] {
+      return MpiWorld::Awaited{fmt::format("ranks {}", fmt::join(ranks, ", ")), {ranks[awaited.member]}};
+    });
+  }
   void wait(MPI_Request &request) {
     world.wait(request, [&] {
       return MpiWorld::Awaited{fmt::format("ranks {}", fmt::join(ranks, ", ")), world.others(ranks)};
@@ -332,6 +341,9 @@ Communicator &MpiWorld::group(std::span<const uint32_t> list) {
       hash = (hash ^ rank) * 16777619u;
     communicator = std::make_unique<MpiCommunicator>(*this, key, static_cast<int>(hash % 32749u));
   }
+  const double kept = std::exchange(seconds, ExchangeCommunicator::sharingSeconds);
+  communicator->share(ranks);
+  seconds = kept;
   return *communicator;
 }
 
@@ -355,19 +367,13 @@ std::vector<unsigned> MpiWorld::others(std::span<const uint32_t> list) const {
   return found;
 }
 
-template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe describe, MPI_Status *status) {
-  int done = 0;
-  for (int i = 0; i < spinsBeforeYield; ++i) {
-    check(MPI_Test(&request, &done, status), "wait");
-    if (done)
-      return;
-  }
+/// `rest` returns whether it took long enough to look for failures and at the time.
+template <typename Test, typename Rest, typename Describe>
+void MpiWorld::wait(Test test, Rest rest, Describe describe) {
   watch->setWaiting(true);
   const auto deadline = deadlineIn(seconds);
-  for (uint32_t i = 1; !done; ++i) {
-    ::sched_yield();
-    check(MPI_Test(&request, &done, status), "wait");
-    if (done || i % 256 != 0)
+  for (uint32_t i = 1; !test(); ++i) {
+    if (!rest(i))
       continue;
     checkPeers();
     if (Clock::now() > deadline) {
@@ -376,6 +382,35 @@ template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe 
     }
   }
   watch->setWaiting(false);
+}
+
+template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe describe, MPI_Status *status) {
+  const auto test = [&] {
+    int done = 0;
+    check(MPI_Test(&request, &done, status), "wait");
+    return done != 0;
+  };
+  for (int i = 0; i < spinsBeforeYield; ++i)
+    if (test())
+      return;
+  const auto rest = [](uint32_t i) {
+    ::sched_yield();
+    return i % 256 == 0;
+  };
+  wait(test, rest, describe);
+}
+
+template <typename Describe> void MpiWorld::waitShared(const SharedWait &awaited, Describe describe) {
+  const auto rest = [&](uint32_t i) {
+    if (int ignored; !sending.empty()) // sends move on
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, messages, &ignored, MPI_STATUS_IGNORE), "wait");
+    if (i >= yieldsBeforeSleep)
+      awaited.rest();
+    else
+      ::sched_yield();
+    return i >= yieldsBeforeSleep;
+  };
+  wait([&] { return awaited.done(); }, rest, describe);
 }
 
 constexpr uint32_t gatherTag = 0x3fff0; // of data that rank 0 gathers; with microbatch -1, which no plan uses

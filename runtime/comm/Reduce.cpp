@@ -108,4 +108,11 @@ void reduceElements(plan::DType dtype, ReduceKind kind, std::span<const void *co
   assert(false && "unknown element type");
 }
 
+Part splitLines(int64_t count, int64_t element, unsigned members, unsigned member) {
+  int64_t line = 64 / element, lines = (count + line - 1) / line;
+  Part part = splitPart(lines, members, member);
+  int64_t begin = std::min(count, part.begin * line), end = std::min(count, (part.begin + part.count) * line);
+  return {begin, end - begin};
+}
+
 } // namespace cleave

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 namespace cleave::test {
@@ -25,7 +27,8 @@ public:
   explicit CollectiveChecks(Communicator &group, std::string name)
       : group(group), name(std::move(name)), n(group.size()), me(group.member()) {}
   std::vector<std::string> run() {
-    for (int64_t count : {0, 1, 5, 64, 1000, 8191, 300000}) {
+    // Also one more and one less than what shared memory moves in one step, and than what it reduces in one.
+    for (int64_t count : {0, 1, 5, 64, 1000, 4096, 4097, 8191, 32767, 32768, 32769, 163841, 300000}) {
       allReduce(count, false);
       allReduce(count, true);
       broadcast(count);
@@ -168,9 +171,9 @@ private:
   }
 
   void types() {
-    for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64})
+    for (DType dtype : {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8})
       for (ReduceKind kind : {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min})
-        for (int64_t count : {9, 20000}) {
+        for (int64_t count : {9, 20000, 140001}) {
           auto hold = [](unsigned m, int64_t i) { return static_cast<double>((m + 2) * (i % 7) % 11); };
           std::vector<uint8_t> data(static_cast<size_t>(count) * dtypeSize(dtype));
           for (int64_t i = 0; i < count; ++i)
@@ -187,9 +190,11 @@ private:
           }
           expect(good, fmt::format("all-reduce {} of {} {}", EnumNameReduceKind(kind), count, dtypeName(dtype)));
         }
-    uint8_t flag = me == n - 1, any = 0;
-    group.allReduce(&flag, &any, 1, DType::I1, ReduceKind::Or);
-    expect(any == 1, "or of truth values");
+    for (size_t count : {1, 140001}) {
+      std::vector<uint8_t> flags(count, me == n - 1), any(count);
+      group.allReduce(flags.data(), any.data(), static_cast<int64_t>(count), DType::I1, ReduceKind::Or);
+      expect(any == std::vector<uint8_t>(count, 1), fmt::format("or of {} truth values", count));
+    }
   }
 
   /// A gather of more data than the scratch buffers of a communicator hold.
@@ -212,6 +217,18 @@ private:
   std::vector<std::string> errors;
 };
 
+/// Groups that take turns, with amounts that need one step of shared memory or many.
+inline void checkTurns(std::span<Communicator *const> groups, std::vector<std::string> &errors) {
+  for (int turn = 0; turn < 40; ++turn)
+    for (Communicator *group : groups) {
+      const int64_t count = turn % 4 == 0 ? 70000 : 1 + turn;
+      std::vector<int32_t> data(static_cast<size_t>(count), turn + static_cast<int32_t>(group->member()));
+      group->allReduce(data.data(), data.data(), count, DType::I32, ReduceKind::Max);
+      if (data != std::vector<int32_t>(data.size(), turn + static_cast<int32_t>(group->size()) - 1))
+        errors.push_back(fmt::format("turn {} of a group of {}", turn, group->size()));
+    }
+}
+
 inline std::vector<std::string> checkCollectives(RankEndpoint &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
@@ -226,7 +243,35 @@ inline std::vector<std::string> checkCollectives(RankEndpoint &world) {
   std::vector<uint32_t> backwards(all.rbegin(), all.rend());
   more = CollectiveChecks(world.group(backwards), "ranks backwards").run();
   errors.insert(errors.end(), more.begin(), more.end());
+  const std::array groups{&world.group(backwards), &world.group(half), &world.group(all)};
+  checkTurns(groups, errors);
   return errors;
+}
+
+/// A send moves on while its sender waits in a collective, for a rank that waits for the receiver.
+inline void checkSendInCollective(RankEndpoint &world, std::vector<std::string> &errors) {
+  constexpr size_t count = 20 << 20;
+  if (world.rank() > 2)
+    return;
+  float one = 1;
+  const auto meet = [&](uint32_t a, uint32_t b) {
+    world.group(std::array{a, b}).allReduce(&one, &one, 1, DType::F32, ReduceKind::Max);
+  };
+  for (const auto &[a, b] : {std::pair{0u, 2u}, {1u, 2u}})
+    if (world.rank() == a || world.rank() == b)
+      world.group(std::array{a, b});
+  std::vector<uint8_t> data(world.rank() == 2 ? 0 : count, world.rank() == 0 ? 5 : 0);
+  if (world.rank() == 0)
+    world.send(data.data(), count, 1, 8, 0);
+  else if (world.rank() == 1)
+    world.recv(data.data(), count, 0, 8, 0);
+  if (world.rank() != 0)
+    meet(1, 2);
+  if (world.rank() != 1)
+    meet(0, 2);
+  world.waitAllSends();
+  if (world.rank() == 1 && data != std::vector<uint8_t>(count, 5))
+    errors.push_back("a message sent before a collective is not what was sent");
 }
 
 inline std::vector<std::string> checkMessages(RankEndpoint &world) {
@@ -258,6 +303,8 @@ inline std::vector<std::string> checkMessages(RankEndpoint &world) {
       world.waitSend(3, 0);
       world.waitAllSends();
     }
+  if (n > 2)
+    checkSendInCollective(world, errors);
   std::vector<uint8_t> bytes(me == 0 ? 100000 : 3, me == 0 ? 42 : 1);
   world.broadcast(bytes);
   if (bytes != std::vector<uint8_t>(100000, 42))
@@ -269,5 +316,21 @@ inline std::vector<std::string> checkMessages(RankEndpoint &world) {
   world.barrier();
   return errors;
 }
+
+inline unsigned sharedSegments() {
+  unsigned found = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    found += line.find("/memfd:cleave-") != std::string::npos;
+  return found;
+}
+
+inline NoSegments::NoSegments() {
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit less = before;
+  less.rlim_cur = 1 << 16;
+  ::setrlimit(RLIMIT_FSIZE, &less);
+}
+inline NoSegments::~NoSegments() { ::setrlimit(RLIMIT_FSIZE, &before); }
 
 } // namespace cleave::test

@@ -5,6 +5,7 @@
 #include "runtime/comm/Communicator.h"
 
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 namespace cleave::test {
@@ -12,5 +13,17 @@ namespace cleave::test {
 /// Runs all checks on this rank (all ranks of `world` must call it). Returns the failures as text.
 std::vector<std::string> checkCollectives(RankEndpoint &world);
 std::vector<std::string> checkMessages(RankEndpoint &world);
+
+/// The shared segments that this process has mapped.
+unsigned sharedSegments();
+/// While it lives, the system refuses to make shared segments.
+class NoSegments {
+public:
+  NoSegments();
+  ~NoSegments();
+
+private:
+  rlimit before{};
+};
 
 } // namespace cleave::test

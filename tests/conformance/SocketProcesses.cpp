@@ -1,6 +1,6 @@
 // The communicator checks on processes with torchrun's environment, and cases that need processes: a rank that is
 // killed, stopped, or hangs. `conformance_sockets RANKS [CASE]` launches copies of itself; prints one line per case,
-// exit status 1 on failure.
+// exit status 1 on failure. Cases run with collectives over shared memory and, "plain", over the connections.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
@@ -20,13 +20,44 @@ namespace {
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// Runs all-reduces until something fails.
-void reduceForEver(RankEndpoint &world) {
+Communicator &everyone(RankEndpoint &world) {
   std::vector<uint32_t> all(world.size());
   std::iota(all.begin(), all.end(), 0u);
+  return world.group(all);
+}
+
+/// Runs all-reduces until something fails.
+void reduceForEver(RankEndpoint &world) {
   std::vector<float> data(2'000'000, 1);
   for (;;)
-    world.group(all).allReduce(data.data(), data.data(), 2'000'000, plan::DType::F32, plan::ReduceKind::Max);
+    everyone(world).allReduce(data.data(), data.data(), 2'000'000, plan::DType::F32, plan::ReduceKind::Max);
+}
+
+/// From now on this process can open no file.
+void fillDescriptors() {
+  constexpr int most = 64;
+  while (::dup(2) < most - 1) {
+  }
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = most;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Whether all processes can share memory, none can, or all but the last one.
+enum class Way { Shared, Plain, Partly };
+constexpr const char *wayNames[] = {"shared", "plain", "partly"};
+
+/// Makes the group of all ranks.
+void prepare(RankEndpoint &world, Way way) {
+  if (way == Way::Plain)
+    static const test::NoSegments refuse; // for the rest of this process
+  if (way == Way::Partly && world.rank() + 1 == world.size())
+    fillDescriptors();
+  everyone(world);
+  const unsigned expected = way == Way::Shared && world.size() > 1, found = test::sharedSegments();
+  if (found != expected)
+    throw environmentError(fmt::format("rank {} uses {} segments", world.rank(), found));
 }
 
 void checkAll(RankEndpoint &world) {
@@ -43,9 +74,9 @@ void checkAll(RankEndpoint &world) {
 /// A failure of the last rank; the other ranks must end with an environment error that contains `expected`.
 struct Case {
   std::string name, expected;
-  double timeout;                    ///< of all ranks
+  double timeout;                           ///< of all ranks
   std::function<void(RankEndpoint &)> last; ///< run by the last rank; the others reduce in a loop
-  bool ends;                         ///< whether the last rank ends by itself
+  bool ends;                                ///< whether the last rank ends by itself
 };
 
 const std::vector<Case> &cases() {
@@ -97,12 +128,13 @@ void expectFailure(RankEndpoint &world, const Case &what) {
   reduceForEver(world);
 }
 
-int rankMain(const std::string &name) {
+int rankMain(const std::string &name, Way way) {
   const auto who = torchEnvironment();
   if (!who)
     return 2;
   SocketWorld world(*who, 60);
   world.setTimeout(60);
+  prepare(world, way);
   if (name == "all") {
     checkAll(world);
     return 0;
@@ -127,7 +159,7 @@ int rankMain(const std::string &name) {
   return 2;
 }
 
-pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t port, const std::string &name) {
+pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t port, const std::string &name, Way way) {
   const pid_t child = ::fork();
   if (child != 0)
     return child;
@@ -138,17 +170,18 @@ pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t por
                                         {"MASTER_PORT", port}})
     ::setenv(variable, std::to_string(value).c_str(), 1);
   ::setenv("MASTER_ADDR", "localhost", 1);
-  ::execl(program, program, "rank", name.c_str(), nullptr);
+  ::execl(program, program, "rank", name.c_str(), std::to_string(static_cast<int>(way)).c_str(), nullptr);
   ::_exit(127);
 }
 
 /// Runs a case. Returns the number of ranks that did not end as expected.
-int launch(const char *program, unsigned ranks, const std::string &name) {
+int launch(unsigned ranks, const std::string &name, Way way) {
+  const char *program = "/proc/self/exe";
   const uint16_t port = Endpoint::ofSelf(listenOn(0)).port();
   const auto began = Clock::now();
   std::vector<pid_t> children;
   for (unsigned rank = 0; rank < ranks; ++rank)
-    children.push_back(startRank(program, rank, ranks, port, name));
+    children.push_back(startRank(program, rank, ranks, port, name, way));
   int wrong = 0;
   const auto end = [&](unsigned rank, bool expected, const char *what) {
     int status = 0;
@@ -170,7 +203,8 @@ int launch(const char *program, unsigned ranks, const std::string &name) {
     std::fprintf(stderr, "%s: the others noticed after %.1f s\n", name.c_str(), took);
     ++wrong;
   }
-  std::fprintf(stderr, "%s: %u ranks, %.2f s, %d wrong\n", name.c_str(), ranks, took, wrong);
+  std::fprintf(stderr, "%s, %s: %u ranks, %.2f s, %d wrong\n", name.c_str(), wayNames[static_cast<int>(way)], ranks,
+               took, wrong);
   return wrong;
 }
 
@@ -179,14 +213,18 @@ int launch(const char *program, unsigned ranks, const std::string &name) {
 int main(int argc, char **argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    if (argc > 2 && std::string(argv[1]) == "rank")
-      return rankMain(argv[2]);
+    if (argc > 3 && std::string(argv[1]) == "rank")
+      return rankMain(argv[2], static_cast<Way>(std::atoi(argv[3])));
     const auto ranks = static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 2);
     const std::string only = argc > 2 ? argv[2] : "";
-    int wrong = only.empty() || only == "all" ? launch("/proc/self/exe", ranks, "all") : 0;
-    for (const Case &what : cases())
-      if (ranks > 1 && (only.empty() || only == what.name))
-        wrong += launch("/proc/self/exe", ranks, what.name);
+    int wrong = 0;
+    for (const Way way : {Way::Shared, Way::Plain, Way::Partly}) {
+      if (only.empty() || only == "all")
+        wrong += launch(ranks, "all", way);
+      for (const Case &what : cases())
+        if (ranks > 1 && way != Way::Partly && (only.empty() || only == what.name))
+          wrong += launch(ranks, what.name, way);
+    }
     return wrong ? 1 : 0;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());

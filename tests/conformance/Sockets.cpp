@@ -14,6 +14,7 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -74,13 +75,22 @@ bool has(const std::string &text, const std::string &part) { return text.find(pa
 } // namespace
 
 TEST_CASE("sockets: collectives and messages, 1 to 5 ranks") {
+  const bool shared = GENERATE(true, false);
+  std::optional<test::NoSegments> refuse;
+  if (!shared)
+    refuse.emplace();
   for (unsigned ranks = 1; ranks <= 5; ++ranks) {
     std::mutex mutex;
     std::vector<std::string> errors;
     const auto thrown = eachWorld(ranks, [&](RankEndpoint &world) {
       auto found = test::checkCollectives(world);
       auto more = test::checkMessages(world);
+      world.barrier();
+      const unsigned segments = test::sharedSegments(); // of all ranks
+      world.barrier();
       std::lock_guard lock(mutex);
+      if ((segments > 0) != (shared && ranks > 1))
+        errors.push_back("shared segments: " + std::to_string(segments));
       errors.insert(errors.end(), found.begin(), found.end());
       errors.insert(errors.end(), more.begin(), more.end());
     });

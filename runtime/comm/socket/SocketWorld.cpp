@@ -33,6 +33,7 @@ public:
 private:
   void exchange(const std::byte *from, std::byte *to) override;
   void gatherBytes(const std::byte *from, std::byte *to) override;
+  void waitShared(const SharedWait &awaited) override;
   void expect(unsigned m, void *data, size_t bytes);
   void start(unsigned m, const void *data, size_t bytes);
   void finish();
@@ -110,6 +111,16 @@ void SocketCommunicator::broadcastBytes(std::byte *data, size_t bytes) {
   finish();
 }
 
+void SocketCommunicator::waitShared(const SharedWait &awaited) {
+  world.awaited = world.connections[ranks[awaited.member]].get();
+  world.wait([&] { return awaited.done(); }, [&] { return what; },
+             [&](Clock::time_point) {
+               awaited.rest();
+               world.sleep(Clock::now()); // takes what has arrived, and notices closed connections
+             });
+  world.awaited = nullptr;
+}
+
 /// Dissemination barrier: after k rounds a member knows that 2^k have arrived. Hensgen, Finkel and Manber, "Two
 /// algorithms for barrier synchronization" (1988).
 void SocketCommunicator::barrier() {
@@ -144,6 +155,14 @@ SocketWorld::~SocketWorld() {
 }
 
 Communicator &SocketWorld::group(std::span<const uint32_t> list) {
+  SocketCommunicator &found = find(list);
+  const double kept = std::exchange(seconds, ExchangeCommunicator::sharingSeconds);
+  found.share(ranks);
+  seconds = kept;
+  return found;
+}
+
+SocketCommunicator &SocketWorld::find(std::span<const uint32_t> list) {
   std::vector<uint32_t> key(list.begin(), list.end());
   auto &communicator = communicators[key];
   if (!communicator)
@@ -154,7 +173,7 @@ Communicator &SocketWorld::group(std::span<const uint32_t> list) {
 SocketCommunicator &SocketWorld::all() {
   std::vector<uint32_t> list(ranks);
   std::iota(list.begin(), list.end(), 0u);
-  return static_cast<SocketCommunicator &>(group(list));
+  return find(list);
 }
 
 void SocketWorld::setTimeout(double value) {
@@ -211,10 +230,15 @@ void SocketWorld::sleep(Clock::time_point deadline) {
     }
 }
 
-/// Reports a rank whose connection closed while data was pending.
-void SocketWorld::checkConnections() {
+/// Whether this rank waits for the other one.
+bool SocketWorld::delays(const Connection &connection) const {
+  return connection.awaits() || connection.sends() || &connection == awaited;
+}
+
+/// Reports a rank whose connection closed while it was waited for.
+template <typename Done> void SocketWorld::checkConnections(Done done) {
   for (auto &connection : connections)
-    if (connection->isClosed() && (connection->awaits() || connection->sends())) {
+    if (connection->isClosed() && delays(*connection) && !done()) {
       watch->waitForFailure(verdictSeconds); // usually the rank has failed, and the report is about to arrive
       fail(fmt::format("rank {} has closed its connection", connection->peer()));
     }
@@ -223,12 +247,13 @@ void SocketWorld::checkConnections() {
 void SocketWorld::expire(const std::string &what) {
   std::vector<unsigned> silent;
   for (auto &connection : connections)
-    if (connection->awaits() || connection->sends())
+    if (delays(*connection))
       silent.push_back(connection->peer());
   fail(watch->expired(seconds, what, silent));
 }
 
-template <typename Done, typename Describe> void SocketWorld::wait(Done done, Describe describe) {
+template <typename Done, typename Describe, typename Rest>
+void SocketWorld::wait(Done done, Describe describe, Rest rest) {
   constexpr unsigned turns = 20; // idle rounds before the thread sleeps
   watch->check();
   watch->setWaiting(true);
@@ -239,7 +264,7 @@ template <typename Done, typename Describe> void SocketWorld::wait(Done done, De
     try {
       moved = move();
       if (!moved && idleTurns >= turns)
-        sleep(deadline);
+        rest(deadline);
     } catch (const Error &error) { // a frame of the wrong size
       fail(error.what());
     }
@@ -247,7 +272,7 @@ template <typename Done, typename Describe> void SocketWorld::wait(Done done, De
       idleTurns = 0;
       continue;
     }
-    checkConnections();
+    checkConnections(done);
     if (Clock::now() > deadline && !done())
       expire(describe());
     if (++idleTurns < turns)

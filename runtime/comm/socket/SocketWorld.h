@@ -54,13 +54,18 @@ public:
 private:
   friend class SocketCommunicator;
   SocketCommunicator &all();
+  SocketCommunicator &find(std::span<const uint32_t> list);
   void start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data);
   void expect(unsigned peer, const FrameHeader &header, void *data);
-  template <typename Done, typename Describe> void wait(Done done, Describe describe);
+  template <typename Done, typename Describe> void wait(Done done, Describe describe) {
+    wait(done, describe, [this](Clock::time_point deadline) { sleep(deadline); });
+  }
+  template <typename Done, typename Describe, typename Rest> void wait(Done done, Describe describe, Rest rest);
+  bool delays(const Connection &connection) const;
   void waitFor(Outgoing &frame);
   bool move();
   void sleep(Clock::time_point deadline);
-  void checkConnections();
+  template <typename Done> void checkConnections(Done done);
   [[noreturn]] void fail(const std::string &text);
   [[noreturn]] void expire(const std::string &what);
 
@@ -71,6 +76,7 @@ private:
   std::unique_ptr<Doorkeeper> door; ///< rank 0's
   std::unique_ptr<PeerWatch> watch;
   std::vector<std::unique_ptr<Connection>> connections; ///< by rank; the own entry has no socket
+  const Connection *awaited = nullptr;                  ///< to the rank that this one waits for in shared memory
   std::vector<pollfd> polls;
   std::map<std::vector<uint32_t>, std::unique_ptr<SocketCommunicator>> communicators;
   std::vector<std::unique_ptr<Outgoing>> pool;
