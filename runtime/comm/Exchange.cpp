@@ -173,8 +173,10 @@ void ExchangeCommunicator::broadcast(const Call &call, const CollectivePart &par
 
 void ExchangeCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduce, plan::DType dtype,
                                std::span<const CollectivePart> parts) {
-  if (shared)
+  if (shared) {
+    moveMessages(); // there may be nothing to wait for
     return shared->run(kind, reduce, dtype, parts);
+  }
   Call call{reduce, dtype, static_cast<int64_t>(dtypeSize(dtype))};
   if (kind == plan::CollectiveKind::AllReduce) {
     int64_t bytes = 0;

@@ -51,6 +51,8 @@ protected:
   virtual void broadcastBytes(std::byte *data, size_t bytes) = 0;
   /// Waits for a member in shared memory: until it is done, a deadline, or a rank's failure. Messages move on.
   virtual void waitShared(const SharedWait &awaited) = 0;
+  /// Lets this rank's sends move on, without waiting.
+  virtual void moveMessages() = 0;
 
 private:
   struct Call;

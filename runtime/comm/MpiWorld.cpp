@@ -186,6 +186,11 @@ public:
   void wait(MPI_Request &request, Describe describe, MPI_Status *status = MPI_STATUS_IGNORE);
   /// Waits for a rank in shared memory.
   template <typename Describe> void waitShared(const SharedWait &awaited, Describe describe);
+  /// Lets sends move on.
+  void moveMessages() {
+    if (int ignored; !sending.empty())
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, messages, &ignored, MPI_STATUS_IGNORE), "send");
+  }
   ExchangeScratch scratch{1};
 
 private:
@@ -228,6 +233,7 @@ private:
       return MpiWorld::Awaited{fmt::format("ranks {}", fmt::join(ranks, ", ")), {ranks[awaited.member]}};
     });
   }
+  void moveMessages() override { world.moveMessages(); }
   void wait(MPI_Request &request) {
     world.wait(request, [&] {
       return MpiWorld::Awaited{fmt::format("ranks {}", fmt::join(ranks, ", ")), world.others(ranks)};
@@ -402,8 +408,7 @@ template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe 
 
 template <typename Describe> void MpiWorld::waitShared(const SharedWait &awaited, Describe describe) {
   const auto rest = [&](uint32_t i) {
-    if (int ignored; !sending.empty()) // sends move on
-      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, messages, &ignored, MPI_STATUS_IGNORE), "wait");
+    moveMessages();
     if (i >= yieldsBeforeSleep)
       awaited.rest();
     else

@@ -29,7 +29,7 @@ private:
 
 class SharedGroup {
 public:
-  static constexpr unsigned mostMembers = 512;
+  static constexpr unsigned mostMembers = 128; ///< so that a segment has at most 80 MiB
   /// What a segment for so many members must hold.
   static size_t bytes(unsigned members);
 
