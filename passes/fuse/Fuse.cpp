@@ -63,6 +63,8 @@ private:
   }
 
   double costTogether(int a, int b) {
+    if (groups[a].reduced != groups[b].reduced && std::min(groups[a].reduced, groups[b].reduced) != 1)
+      return impossible; // the planner would find it too; sums of many gradients ask often
     std::vector<mlir::Operation *> ops = groups[a].ops;
     ops.insert(ops.end(), groups[b].ops.begin(), groups[b].ops.end());
     return costOf(ops);

@@ -1,5 +1,6 @@
 // Maintains groups of ops and their order.
 #include "passes/fuse/Groups.h"
+#include "ir/graph/Graph.h"
 #include "passes/codegen/nest/FromFusion.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -12,6 +13,17 @@ namespace cleave::passes {
 
 constexpr int64_t room = int64_t{1} << 24; ///< initial distance between neighbouring labels
 constexpr int64_t least = 1 << 8;          ///< distance after relabelling
+
+/// How many elements of its operand make an element of a reduction; 1 for other ops.
+static int64_t reducedBy(mlir::Operation *op) {
+  auto reduce = mlir::dyn_cast<ir::ReduceOp>(op);
+  if (!reduce)
+    return 1;
+  const auto elements = [](mlir::Value value) {
+    return mlir::cast<mlir::RankedTensorType>(value.getType()).getNumElements();
+  };
+  return elements(reduce.getOperand()) / std::max<int64_t>(elements(reduce.getResult()), 1);
+}
 
 Groups::Groups(mlir::Block &block) {
   int effect = -1;
@@ -31,6 +43,7 @@ Groups::Groups(mlir::Block &block) {
 void Groups::append(mlir::Operation *op) {
   const int id = static_cast<int>(groups.size());
   groups.emplace_back().ops = {op};
+  groups.back().reduced = reducedBy(op);
   parent.push_back(id);
   places.emplace_back();
   seen.push_back(0);
@@ -181,6 +194,7 @@ bool Groups::merge(int &a, int &b) {
   std::sort(to.successors.begin(), to.successors.end());
   to.successors.erase(std::unique(to.successors.begin(), to.successors.end()), to.successors.end());
   std::erase_if(to.successors, [&](int s) { return s == a || s == b; });
+  to.reduced = std::max(from.reduced, to.reduced);
   from = {};
   ++to.version;
   to.cost = -1;
@@ -201,8 +215,11 @@ void Groups::erase(int id) {
 
 void Groups::setOps(int id, std::vector<mlir::Operation *> ops) {
   Group &g = groups[static_cast<size_t>(id)];
-  for (mlir::Operation *op : ops)
+  g.reduced = 1;
+  for (mlir::Operation *op : ops) {
     unit[op] = id;
+    g.reduced = std::max(g.reduced, reducedBy(op));
+  }
   g.ops = std::move(ops);
   ++g.version;
   g.cost = -1;

@@ -20,8 +20,9 @@ struct Group {
   std::vector<mlir::Operation *> ops; // operands before users
   std::vector<int> successors;        // groups that must come later; may be outdated ids, see find
   bool fusible = false;
-  int version = 0;  // changes when the ops change
-  double cost = -1; // of its kernel; negative: not yet computed
+  int version = 0;     // changes when the ops change
+  double cost = -1;    // of its kernel; negative: not yet computed
+  int64_t reduced = 1; // elements of each sum or maximum in it: a kernel's loops allow one number besides 1
 };
 
 class Groups {

@@ -1,5 +1,6 @@
 // Looks up the costs of kernels, or asks the planner and the cost model.
 #include "passes/fuse/KernelCosts.h"
+#include "ir/graph/Graph.h"
 #include "passes/codegen/nest/FromFusion.h"
 
 #include <limits>
@@ -19,7 +20,7 @@ double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *
   signature.push_back(static_cast<uintptr_t>(width));
   if (const auto known = table.find(signature))
     return *known;
-  auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar), nullptr, width);
+  auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit), nullptr, width);
   const double cost = nest ? kernel::cost(*nest) : std::numeric_limits<double>::infinity();
   table.add(std::move(signature), cost);
   return cost;
@@ -27,9 +28,15 @@ double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *
 
 uintptr_t KernelCosts::numberOf(mlir::Operation *op) {
   auto [found, fresh] = ops.try_emplace(op, 0);
-  if (fresh)
-    found->second = table.numberOf(kernel::nodeOf(op));
-  return found->second;
+  if (!fresh)
+    return found->second;
+  auto constant = mlir::dyn_cast<ir::ConstantOp>(op); // a table may be long, and has many clones
+  if (!constant)
+    return found->second = table.numberOf(kernel::nodeOf(op));
+  auto [same, first] = constants.try_emplace(constant.getValue(), 0);
+  if (first)
+    same->second = table.numberOf(kernel::nodeOf(op));
+  return found->second = same->second;
 }
 
 uintptr_t KernelCosts::numberOf(mlir::Type type) {

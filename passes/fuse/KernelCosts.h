@@ -24,6 +24,7 @@ private:
   KernelCostTable &table;
   llvm::DenseMap<mlir::Operation *, uintptr_t> ops;
   llvm::DenseMap<mlir::Type, uintptr_t> types;
+  llvm::DenseMap<mlir::Attribute, uintptr_t> constants;
 };
 
 } // namespace cleave::passes

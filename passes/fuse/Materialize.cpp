@@ -17,7 +17,7 @@ static std::optional<kernel::LoopNest> nestOf(const Groups &groups, const std::v
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
-  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar));
+  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit));
 }
 
 bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {

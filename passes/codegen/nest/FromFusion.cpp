@@ -42,10 +42,14 @@ double asDouble(const llvm::APFloat &value) {
   return copy.convertToDouble();
 }
 
-void setConstant(Node &n, ir::ConstantOp op) {
+void setConstant(Node &n, ir::ConstantOp op, Tables tables) {
   auto elements = mlir::cast<mlir::DenseElementsAttr>(op.getValue());
   std::vector<double> values;
   bool splat = elements.isSplat();
+  if (!splat && tables == Tables::Omit) {
+    n.table = {0};
+    return;
+  }
   if (mlir::isa<mlir::FloatType>(elements.getElementType())) {
     if (splat)
       values.push_back(asDouble(elements.getSplatValue<llvm::APFloat>()));
@@ -56,7 +60,8 @@ void setConstant(Node &n, ir::ConstantOp op) {
         values.push_back(asDouble(v));
   } else {
     auto number = [&](const llvm::APInt &v) {
-      return n.type == DType::I1 || n.type == DType::U8 ? static_cast<double>(v.getZExtValue()) : static_cast<double>(v.getSExtValue());
+      return n.type == DType::I1 || n.type == DType::U8 ? static_cast<double>(v.getZExtValue())
+                                                        : static_cast<double>(v.getSExtValue());
     };
     if (splat)
       values.push_back(number(elements.getSplatValue<llvm::APInt>()));
@@ -80,12 +85,12 @@ bool isFusible(mlir::Operation *op) {
   return true;
 }
 
-Node nodeOf(mlir::Operation *op) {
+Node nodeOf(mlir::Operation *op, Tables tables) {
   Node n;
   n.kind = *kindOf(op);
   setType(n, op->getResult(0).getType());
   llvm::TypeSwitch<mlir::Operation *>(op)
-      .Case<ir::ConstantOp>([&](auto o) { setConstant(n, o); })
+      .Case<ir::ConstantOp>([&](auto o) { setConstant(n, o, tables); })
       .Case<ir::IotaOp>([&](auto o) { n.dim = o.getDim(); })
       .Case<ir::GeluOp>([&](auto o) { n.tanh = o.getTanh(); })
       .Case<ir::GeluGradOp>([&](auto o) { n.tanh = o.getTanh(); })
@@ -110,8 +115,9 @@ Node inputOf(mlir::Type type) {
 }
 
 KernelGraph graphOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Operation *> ops,
-                    llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar) {
+                    llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<bool> scalar, Tables tables) {
   KernelGraph graph;
+  graph.nodes.reserve(inputs.size() + ops.size());
   llvm::DenseMap<mlir::Value, int> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Node n = inputOf(inputs[i].getType());
@@ -120,7 +126,7 @@ KernelGraph graphOf(llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Ope
     graph.nodes.push_back(std::move(n));
   }
   for (mlir::Operation *op : ops) {
-    Node n = nodeOf(op);
+    Node n = nodeOf(op, tables);
     for (mlir::Value operand : op->getOperands())
       n.operands.push_back(numbers.lookup(operand));
     numbers[op->getResult(0)] = static_cast<int>(graph.nodes.size());
@@ -146,7 +152,7 @@ KernelGraph graphOfFusion(mlir::Operation *fusion) {
   for (mlir::Value operand : fusion->getOperands())
     scalar.push_back(isShardOffset(operand));
   llvm::SmallVector<mlir::Value> outputs(body.getTerminator()->getOperands());
-  return graphOf(inputs, ops, outputs, scalar);
+  return graphOf(inputs, ops, outputs, scalar, Tables::Read);
 }
 
 } // namespace cleave::passes::kernel
