@@ -1,11 +1,14 @@
 // The kernel builder: compiles fusions into one shared object.
 #include "passes/codegen/Codegen.h"
+#include "passes/codegen/CodeCache.h"
 #include "passes/codegen/Object.h"
 #include "passes/codegen/gpu/GpuEmit.h"
 #include "passes/codegen/gpu/Ptx.h"
 #include "passes/codegen/nest/FromFusion.h"
 #include "passes/codegen/nest/Signature.h"
+#include "runtime/base/CacheFile.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Sha256.h"
 #include "runtime/base/Thread.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
@@ -41,6 +44,7 @@ struct KernelBuilder::Impl {
   std::vector<std::shared_ptr<const kernel::LoopNest>> nests; // one per entry of `infos`
   std::vector<Info> infos;
   std::string ptx;
+  CodeCache::Key keyOf(size_t kernel) const;
   std::vector<uint8_t> linkGpu();
 };
 
@@ -85,6 +89,18 @@ kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &ki
 /// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
 std::string keyOf(const kernel::LoopNest &nest) {
   return nest.anyExtent() ? nest.str() : fmt::format("{}buffers of {}", nest.str(), fmt::join(nest.bufferSizes, ", "));
+}
+
+/// The hash of all that decides a loop nest's code on one target.
+std::array<uint8_t, 32> contentOf(const kernel::LoopNest &nest) {
+  const auto bytesOf = [](const auto &values) {
+    return std::span(reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof values[0]);
+  };
+  Sha256 hash;
+  hash.update(bytesOf(keyOf(nest)));
+  for (const std::vector<double> &table : nest.tables) // the text abbreviates them
+    hash.update(bytesOf(table));
+  return hash.finish();
 }
 
 /// Records in `info` which elements the loop nest accesses.
@@ -132,7 +148,8 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
   auto [it, added] = impl->bySource.emplace(keyOf(*nest), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info;
-    info.symbol = fmt::format("cleave_k{}_{}", impl->infos.size(), shapes[static_cast<int>(nest->shape)]);
+    info.symbol = fmt::format("cleave_{}_{}", shapes[static_cast<int>(nest->shape)], // the same in every plan
+                              toHex(contentOf(*nest)).substr(0, 16));
     info.source = nest->str();
     const std::vector<std::string> names = opNames(graph);
     info.ops = fmt::format("{}", fmt::join(names, " "));
@@ -175,6 +192,15 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
   impl->calls.clear();
 }
 
+/// Of the kernel's object code.
+CodeCache::Key KernelBuilder::Impl::keyOf(size_t kernel) const {
+  Sha256 hash;
+  hash.update(contentOf(*nests[kernel]));
+  for (const std::string &text : {infos[kernel].symbol, target.text(), kernel::codeIdentity()})
+    hash.update({reinterpret_cast<const uint8_t *>(text.c_str()), text.size() + 1});
+  return hash.finish();
+}
+
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedLoopNest> kernels;
   for (size_t k = 0; k < nests.size(); ++k)
@@ -196,25 +222,32 @@ std::vector<uint8_t> KernelBuilder::link() {
     return {};
   if (impl->target.gpu())
     return impl->linkGpu();
-  // The batch size is fixed, so that the bytes do not depend on the number of compiling threads.
-  constexpr size_t batch = 12;
-  size_t batches = (count + batch - 1) / batch;
-  std::vector<std::vector<char>> objects(batches);
-  std::vector<std::exception_ptr> errors(batches);
+  // A kernel is compiled alone, so that its code, and the bytes of a plan, do not depend on what the cache has.
+  const CodeCache cache(cacheFile("code"));
+  std::vector<std::vector<char>> objects(count);
+  std::vector<CodeCache::Key> keys;
+  std::vector<size_t> missing;
+  for (size_t k = 0; k < count; ++k) {
+    keys.push_back(impl->keyOf(k));
+    if (auto known = cache.find(keys[k]))
+      objects[k] = std::move(*known);
+    else
+      missing.push_back(k);
+  }
+  std::vector<std::exception_ptr> errors(missing.size());
   std::atomic<size_t> next{0};
   auto work = [&] {
-    for (size_t i; (i = next++) < batches;) {
+    for (size_t i; (i = next++) < missing.size();) {
       try {
-        std::vector<kernel::NamedLoopNest> kernels;
-        for (size_t k = i * batch; k < std::min(count, (i + 1) * batch); ++k)
-          kernels.push_back({impl->infos[k].symbol, impl->nests[k].get()});
-        objects[i] = kernel::compileObject(kernels, impl->target);
+        const size_t k = missing[i];
+        objects[k] = kernel::compileObject({{impl->infos[k].symbol, impl->nests[k].get()}}, impl->target);
+        cache.put(keys[k], objects[k]);
       } catch (...) {
         errors[i] = std::current_exception();
       }
     }
   };
-  size_t threads = std::min<size_t>({batches, 8, std::max(1u, std::thread::hardware_concurrency())});
+  size_t threads = std::min<size_t>({missing.size(), 8, std::max(1u, std::thread::hardware_concurrency())});
   std::vector<std::thread> pool;
   try {
     for (size_t t = 1; t < threads; ++t)

@@ -3,6 +3,7 @@
 // The kernels' loops and vectors need no further transformation, so a short pipeline (mem2reg, simplification, LICM,
 // CSE) replaces the standard one: it takes a third of the time and does not change the vectors.
 #include "passes/codegen/Object.h"
+#include "passes/codegen/CodegenSources.inc"
 #include "passes/codegen/Machine.h"
 #include "passes/codegen/cpu/Emit.h"
 #include "passes/codegen/gpu/GpuEmit.h"
@@ -11,7 +12,9 @@
 #include "runtime/base/Thread.h"
 
 #include "lld/Common/Driver.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -20,6 +23,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <mutex>
@@ -153,6 +157,20 @@ std::vector<char> compileObject(const std::vector<NamedLoopNest> &kernels, Targe
   return {bytes.begin(), bytes.end()};
 }
 
+const std::string &codeIdentity() {
+  static const std::string identity = [] {
+    std::string text = "sources " CLEAVE_CODEGEN_SOURCES ", LLVM " LLVM_VERSION_STRING;
+    // A library with corrections may have the same version.
+    Dl_info library{};
+    struct stat info {};
+    if (::dladdr(reinterpret_cast<const void *>(&LLVMInitializeX86Target), &library) &&
+        ::stat(library.dli_fname, &info) == 0)
+      text += fmt::format(", {} bytes of {}.{}", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    return text;
+  }();
+  return identity;
+}
+
 std::string irText(const std::vector<NamedLoopNest> &kernels, Target cpu) {
   auto machine = targetMachine(cpu);
   llvm::LLVMContext context;
@@ -165,16 +183,19 @@ std::string irText(const std::vector<NamedLoopNest> &kernels, Target cpu) {
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects) {
   static std::mutex one; // lld keeps global state
   std::lock_guard lock(one);
-  std::vector<ScratchFile> files;
-  std::vector<std::string> arguments = {"ld.lld", "-shared",     "--hash-style=gnu", "--build-id=none",
-                                        "-z",     "noexecstack", "--threads=1"};
-  for (const auto &object : objects) {
-    files.emplace_back("code generation: an object cannot be stored",
-                       std::span(reinterpret_cast<const uint8_t *>(object.data()), object.size()));
-    arguments.push_back(files.back().path());
-  }
+  std::vector<llvm::NewArchiveMember>
+      members; // of one archive: there may be more kernels than a process may open files
+  for (const auto &object : objects)
+    members.emplace_back(llvm::MemoryBufferRef({object.data(), object.size()}, "kernel.o"));
+  const auto archive = llvm::cantFail(llvm::writeArchiveToBuffer(members, llvm::SymtabWritingMode::NoSymtab,
+                                                                 llvm::object::Archive::K_GNU,
+                                                                 /*Deterministic=*/true, /*Thin=*/false));
+  const llvm::StringRef bytes = archive->getBuffer();
+  const ScratchFile file("code generation: the objects cannot be stored", {bytes.bytes_begin(), bytes.size()});
   OutputPipe output;
-  arguments.insert(arguments.end(), {"-o", output.path()});
+  const std::vector<std::string> arguments = {"ld.lld",    "-shared",     "--hash-style=gnu", "--build-id=none",
+                                              "-z",        "noexecstack", "--threads=1",      "--whole-archive",
+                                              file.path(), "-o",          output.path()};
   std::vector<const char *> pointers;
   for (const std::string &a : arguments)
     pointers.push_back(a.c_str());

@@ -19,6 +19,10 @@ struct NamedLoopNest {
 /// Compiles the kernels for a CPU to one relocatable object. Safe on several threads at once.
 std::vector<char> compileObject(const std::vector<NamedLoopNest> &kernels, Target cpu);
 
+/// Names all that decides the code of a loop nest for a CPU but the nest and the CPU: the sources of this folder, and
+/// LLVM.
+const std::string &codeIdentity();
+
 /// Links objects to an ELF shared object. Throws environmentError if temporary files cannot be created.
 std::vector<uint8_t> linkShared(const std::vector<std::vector<char>> &objects);
 

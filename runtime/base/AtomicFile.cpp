@@ -26,8 +26,8 @@ AtomicFile::AtomicFile(std::string name, const std::string &owner) : path(std::m
     fail(errno);
   const size_t begin = path.rfind('/') + 1; // npos + 1 is 0
   for (int attempt = 0; fd < 0 && attempt < 8; ++attempt) {
-    temporary = fmt::format("{}.{}{}{}.tmp-{:016x}", path.substr(0, begin), path.substr(begin), owner.empty() ? "" : "-",
-                            owner, randomBits());
+    temporary = fmt::format("{}.{}{}{}.tmp-{:016x}", path.substr(0, begin), path.substr(begin),
+                            owner.empty() ? "" : "-", owner, randomBits());
     fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0 && errno != EEXIST)
       break;
@@ -74,8 +74,8 @@ void AtomicFile::write(const void *data, size_t bytes) {
   }
 }
 
-void AtomicFile::finish() {
-  if (fd >= 0 && (fsync(fd) != 0 || close(std::exchange(fd, -1)) != 0))
+void AtomicFile::finish(Lasting lasting) {
+  if (fd >= 0 && ((lasting == Lasting::Yes && fsync(fd) != 0) || close(std::exchange(fd, -1)) != 0))
     fail(errno);
 }
 
@@ -89,8 +89,8 @@ bool AtomicFile::hasItsName() const {
   return same;
 }
 
-void AtomicFile::commit() {
-  finish();
+void AtomicFile::commit(Lasting lasting) {
+  finish(lasting);
   if (rename(temporary.c_str(), path.c_str()) != 0)
     if (const int code = errno; !hasItsName())
       fail(code);

@@ -19,10 +19,12 @@ public:
   void write(const void *data, size_t bytes);
   /// For code that writes a file by its name.
   const std::string &temporaryPath() const { return temporary; }
+  /// No: the file need not survive a crash of the machine, and is not synced.
+  enum class Lasting : bool { No, Yes };
   /// Syncs and closes; only the rename remains.
-  void finish();
+  void finish(Lasting lasting = Lasting::Yes);
   /// Finishes and renames. A network file system may report a rename that it did as failed; that is no error.
-  void commit();
+  void commit(Lasting lasting = Lasting::Yes);
 
 private:
   [[noreturn]] void fail(int code) const;

@@ -19,6 +19,11 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
+    def use_cache(self, folder):
+        """Programs use this folder as the user's cache until the test ends."""
+        self.addCleanup(os.environ.__setitem__, "XDG_CACHE_HOME", os.environ["XDG_CACHE_HOME"])
+        os.environ["XDG_CACHE_HOME"] = folder
+
     def ok(self, program, *args, **kw):
         status, out, err = run(program, *args, **kw)
         self.assertEqual(status, 0, f"{program} {' '.join(map(str, args))}: {err[-600:]}")
@@ -246,7 +251,7 @@ class Files(Case):
                 for call in calls:
                     self.assertIn(call, steps)
                 updates = steps.split(" Update update\n")[1].split("\n\n")[0]
-                batched = [int(n) for n in re.findall(r" kernel cleave_k\d+_map_batch of (\d+) calls, ", updates)]
+                batched = [int(n) for n in re.findall(r" kernel cleave_map_[0-9a-f]+_batch of (\d+) calls, ", updates)]
                 self.assertEqual(len(batched), 1, updates)  # the update of every parameter
                 slots = re.findall(r"bytes  at \d+ +(\S+) = ", steps.split("\nprogram 1")[0])
                 parameters = {name for name in slots if name.endswith((".weight", ".bias"))}
@@ -254,7 +259,7 @@ class Files(Case):
                 self.assertIn(len(parameters) - batched[0], range(1 + scaled), updates)
                 if program == "gpt":  # attention reads and writes heads without transposes or copies
                     self.assertNotRegex(steps, r"; transpose  |\d  copy ")
-                kernels = [line for line in steps.splitlines() if " kernel cleave_k" in line]
+                kernels = [line for line in steps.splitlines() if " kernel cleave_" in line]
                 self.assertGreater(len(kernels), 3)
                 for kernel in kernels:
                     self.assertRegex(kernel, r"\d+ blocks of \d+ threads, [1-9]\d* registers, \d+ bytes shared")

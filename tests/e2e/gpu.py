@@ -18,11 +18,11 @@ class Emulated(Case):
         if not os.path.exists(os.path.join(programs.BUILD, "fake", "libcuda.so.1")):
             self.skipTest("no fakes: the build has no CUDA headers")
         self.device("devices=8")
-        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # tuning records must not go to the user's cache
+        self.use_cache(self.path("cache"))  # tuning records must not go to the user's cache
 
     def tearDown(self):
         super().tearDown()
-        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID", "XDG_CACHE_HOME",
+        for name in ("CLEAVE_CUDA_LIBRARIES", "CLEAVE_FAKE_CUDA", "CLEAVE_FAKE_NCCL", "NCCL_HOSTID",
                      "NVTX_INJECTION64_PATH", "CLEAVE_FAKE_NVTX"):
             os.environ.pop(name, None)
 
@@ -117,7 +117,7 @@ class Emulated(Case):
                 self.assertNotRegex(steps, r"kernel .*; .*gelu")
                 for library in ("activations=1", "activations=0"):  # without library activations, Cleave's kernels compute them
                     self.device(f"devices=8,shuffle=3,{library}")
-                    os.environ["XDG_CACHE_HOME"] = self.path(library)
+                    self.use_cache(self.path(library))
                     out = self.ok("gpt", "check", "--plan", plan, "--data", "synthetic", "--steps", 2, timeout=600)
                     self.assertIn("plan and graph agree", out)
         for microbatches in (1, 2):  # products compute bias gradients; kernels accumulate them
@@ -126,7 +126,7 @@ class Emulated(Case):
             self.assertRegex(steps, r"matmul .* row sums -> %\d+ +blocks.1.mlp.up")
             for library in ("activations=1", "activations=0"):
                 self.device(f"devices=8,shuffle=3,{library}")
-                os.environ["XDG_CACHE_HOME"] = self.path(library)
+                self.use_cache(self.path(library))
                 self.agrees("gpt", "synthetic", *options)
         relu = self.plan("mlp", "--hidden", "32", "--batch", 32)
         self.assertRegex(self.ok("cleave", "show", "--steps", relu), r"bias %\d+ epilogue Relu +layers.0")

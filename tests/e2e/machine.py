@@ -15,7 +15,7 @@ import unittest
 
 import programs
 from e2e import Case
-from programs import DIGITS, start_ranks
+from programs import DIGITS, run, start_ranks
 
 INTERRUPTS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1, signal.SIGUSR2]
 
@@ -160,18 +160,65 @@ class Places(Case):
             status, err = self.after(setup)
             self.assertEqual(status, 0, f"{setup}: {err}")
         everywhere = f"unset TMPDIR && {no_proc} && {full('/dev/shm')} && {read_only.format('/tmp')}"
-        self.check_failure(self.after(everywhere), "code generation: an object cannot be stored", "memory: /proc is missing",
+        self.check_failure(self.after(everywhere), "code generation: the objects cannot be stored", "memory: /proc is missing",
                            "/dev/shm: No space left on device", "/tmp: Read-only file system")
         plan = self.path("p.plan")
         self.ok("mlp", "plan", "--mesh", "dp=2", "--batch", 20, "--hidden", 16, "-o", plan)
-        run = [plan, "--data", DIGITS, "--steps", "2", "--quiet"]
-        self.assertEqual(self.after(f"{no_proc} && {full('/dev/shm')}", "cleave-run", run)[0], 0)
+        training = [plan, "--data", DIGITS, "--steps", "2", "--quiet"]
+        self.assertEqual(self.after(f"{no_proc} && {full('/dev/shm')}", "cleave-run", training)[0], 0)
         moved = os.path.join(programs.BUILD, "machine-test.plan")
         os.replace(plan, moved)
         try:
-            self.check_failure(self.after(everywhere, "cleave-run", [moved, *run[1:]]), ": its code cannot be loaded")
+            self.check_failure(self.after(everywhere, "cleave-run", [moved, *training[1:]]), ": its code cannot be loaded")
         finally:
             os.unlink(moved)
+
+    def test_code_cache(self):
+        """A plan has the same bytes whatever the cache holds, and nothing that is wrong with a cache is said."""
+        def compiled(cache):
+            self.use_cache(cache)
+            status, out, err = run("gpt", "plan", "--mesh", "dp=2", "--batch", 4, "--layers", 1, "-o", self.path("p.plan"))
+            self.assertEqual((status, err), (0, ""))
+            with open(self.path("p.plan"), "rb") as plan:
+                return plan.read()
+
+        cache = self.path("cache")
+        cold = compiled(cache)
+        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(cache) for name in names)
+        kept = {name: os.stat(name).st_ino for name in files}
+        self.assertGreater(len(files), 10)
+        self.assertEqual(compiled(cache), cold)
+        self.assertEqual({name: os.stat(name).st_ino for name in files}, kept)  # every kernel was found
+        for i, name in enumerate(files):  # a few are whole, others are torn, changed, another kernel's, or missing
+            if i % 5 == 1:
+                os.truncate(name, os.path.getsize(name) // 2)
+            elif i % 5 == 2:
+                with open(name, "r+b") as file:
+                    file.seek(500)
+                    file.write(b"\xcc\xcc\xcc\xcc")
+            elif i % 5 == 3:
+                shutil.copy(files[i - 3], name)
+            elif i % 5 == 4:
+                os.unlink(name)
+        self.assertEqual(compiled(cache), cold)
+        self.assertEqual(sorted(kept), sorted(os.path.join(folder, name) for folder, _, names in os.walk(cache) for name in names))
+        with open(self.path("file"), "w"):
+            pass
+        self.assertEqual(compiled(self.path("file")), cold)
+        started = [subprocess.Popen([os.path.join(programs.BIN, "gpt"), "plan", "--mesh", "dp=2", "--batch", "4", "--layers", "1",
+                                     "-o", self.path(f"{i}.plan")], env={**os.environ, "XDG_CACHE_HOME": self.path("shared")},
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for i in range(4)]
+        for i, job in enumerate(started):
+            self.assertEqual((job.communicate(timeout=120)[1], job.returncode), (b"", 0))
+            with open(self.path(f"{i}.plan"), "rb") as plan:
+                self.assertEqual(plan.read(), cold)
+
+    @unittest.skipUnless(namespaces(), "skipped: this machine does not let us mount (unshare -m)")
+    def test_code_cache_on_a_full_disk(self):
+        os.mkdir(self.path("cache"))
+        self.use_cache(self.path("cache"))
+        for options in ("size=4k", "ro"):
+            self.assertEqual(self.after(f"mount -t tmpfs -o {options} none {self.path('cache')}"), (0, ""))
 
     def test_limits(self):
         def limited(what, value):

@@ -21,11 +21,7 @@ TRAIN = [*MODEL, "--batch", 6, "--seed", 3, "--threads", 1]
 class Pictures(Case):
     def setUp(self):
         super().setUp()
-        os.environ["XDG_CACHE_HOME"] = self.path("cache")  # indices of tars
-
-    def tearDown(self):
-        del os.environ["XDG_CACHE_HOME"]
-        super().tearDown()
+        self.use_cache(self.path("cache"))  # indices of tars
 
     def pictures(self, name="pictures"):
         """train: 6 pictures a class, val: 3."""

@@ -11,15 +11,18 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DIGITS = os.path.join(ROOT, "samples", "data", "digits")
-BUILD = os.path.join(ROOT, "build")
-BIN = os.path.join(BUILD, "bin")
+BUILD = BIN = None  # see use
 
 
 def use(build):
-    """Takes programs from `build`/bin from now on."""
+    """Takes programs from `build`/bin from now on. They use a cache of the build instead of the user's."""
     global BUILD, BIN
     BUILD = os.path.abspath(build)
     BIN = os.path.join(BUILD, "bin")
+    os.environ["XDG_CACHE_HOME"] = os.path.join(BUILD, "tests", "cache")
+
+
+use(os.path.join(ROOT, "build"))
 
 
 def run(program, *args, ranks=0, timeout=300, environment=None):
