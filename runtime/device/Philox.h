@@ -58,4 +58,8 @@ constexpr uint64_t fnv1a64(std::string_view text) {
 /// Writes elements first, first + 1, ... of a stream to out[0 .. count), uniform in [0, 1).
 void philoxFill(float *out, uint64_t key, uint64_t stream, uint64_t first, int64_t count);
 
+/// Writes standard normals first, first + 1, ... of a stream: philoxNormal() within a few units in the last place of
+/// double, and the same bits for a number in every run and on every processor.
+void philoxFillNormal(double *out, uint64_t key, uint64_t stream, uint64_t first, int64_t count);
+
 } // namespace cleave

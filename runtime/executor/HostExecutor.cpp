@@ -66,6 +66,7 @@ private:
   std::byte *stepScalar = nullptr;
   std::optional<NonFiniteSearch> search;
   uint64_t iterations = 0;
+  bool written = false; ///< the arena, since it was mapped
   std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
 };
 
@@ -117,7 +118,7 @@ void HostExecutor::prepareMessages() {
 }
 
 void HostExecutor::initialise() {
-  if (arena.size())
+  if (std::exchange(written, true) && arena.size()) // else it is zero, and pages that no step uses need not exist
     std::memset(arena.data(), 0, arena.size());
   if (!program.slots())
     return;
@@ -128,6 +129,7 @@ void HostExecutor::initialise() {
 
 bool HostExecutor::setScalar(const std::string &name, float value) {
   const plan::Slot *slot = findNamed(program, program.scalars(), name);
+  written = true;
   if (slot)
     std::memcpy(arena.data() + slot->offset(), &value, sizeof value);
   return slot != nullptr;
@@ -160,6 +162,7 @@ NonFiniteOrigins HostExecutor::nonFinite() const {
 void HostExecutor::run(const std::vector<ResolvedAction> &actions, const RandomRows &random, int which) {
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
+  written = true;
   RunContext context{random, 0};
   const bool training = &actions == &resolved->train;
   if (options.profile)
@@ -211,6 +214,7 @@ std::optional<float> HostExecutor::metric(const std::string &name, uint64_t iter
 std::span<std::byte> HostExecutor::persistent(unsigned slot) {
   const plan::Slot *info = program.slots()->Get(slot);
   assert(info->space() == plan::Space::Persistent && "only persistent slots have a place of their own");
+  written = true;
   return {arena.data() + info->offset(), static_cast<size_t>(info->bytes())};
 }
 

@@ -8,23 +8,26 @@
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <span>
+
 namespace cleave {
 
 namespace {
 
-double initialValue(const plan::Init &init, uint64_t key, uint64_t index) {
-  switch (init.kind()) {
-  case plan::InitKind::Constant:
-    return init.a();
-  case plan::InitKind::Uniform: {
-    // computed in double and rounded once: stays below b unless b is the nearest f32
-    double u = philoxUniform(key, 0, index);
-    return init.a() + (init.b() - init.a()) * u;
+/// Values first ... first + values.size() - 1 of an Init that is not constant.
+void initialValues(std::span<double> values, const plan::Init &init, uint64_t key, uint64_t first) {
+  const auto count = static_cast<int64_t>(values.size());
+  if (init.kind() == plan::InitKind::Normal) {
+    philoxFillNormal(values.data(), key, 1, first, count);
+    for (double &value : values)
+      value = init.a() + init.b() * value;
+    return;
   }
-  case plan::InitKind::Normal:
-    return init.a() + init.b() * philoxNormal(key, 1, index);
-  }
-  return 0;
+  std::vector<float> uniform(values.size());
+  philoxFill(uniform.data(), key, 0, first, count);
+  // computed in double and rounded once: stays below b unless b is the nearest f32
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = init.a() + (init.b() - init.a()) * double{uniform[i]};
 }
 
 } // namespace
@@ -35,7 +38,7 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
     return;
   const plan::Tensor *tensor = plan.tensors()->Get(static_cast<uint32_t>(slot.tensor()));
   const plan::Init *init = tensor->init();
-  if (!init)
+  if (!init || (init->kind() == plan::InitKind::Constant && init->a() == 0))
     return;
   std::vector<int64_t> global;
   if (tensor->shape())
@@ -48,11 +51,16 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
   uint64_t key = plan.seed() ^ fnv1a64(text(drawn->name()));
   auto pieces = localPieces(slot.sharding(), global, mesh, coords, 4096);
   parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const Piece &piece = pieces[static_cast<size_t>(p)];
+    std::vector<double> values;
+    for (const Piece &piece : std::span(pieces).subspan(size_t(begin), size_t(end - begin))) {
+      values.assign(size_t(piece.count), init->a());
+      if (init->kind() != plan::InitKind::Constant)
+        initialValues(values, *init, key, static_cast<uint64_t>(piece.global));
       for (int64_t i = 0; i < piece.count; ++i)
-        storeElement(memory, piece.local + i, slot.dtype(),
-                     initialValue(*init, key, static_cast<uint64_t>(piece.global + i)));
+        if (slot.dtype() == plan::DType::F32) // most are
+          reinterpret_cast<float *>(memory)[piece.local + i] = static_cast<float>(values[size_t(i)]);
+        else
+          storeElement(memory, piece.local + i, slot.dtype(), values[size_t(i)]);
     }
   });
 }

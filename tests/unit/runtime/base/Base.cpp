@@ -76,6 +76,22 @@ TEST_CASE("philox: normal numbers have the moments of one") {
   CHECK(std::abs(squares / count - 1) < 0.02);
 }
 
+TEST_CASE("philox: a run of normal numbers is the same numbers wherever it begins") {
+  constexpr uint64_t key = 0x123456789abcdef, begin = (uint64_t{1} << 34) - 70;
+  std::vector<double> whole(5000);
+  philoxFillNormal(whole.data(), key, 1, begin, 5000);
+  double furthest = 0;
+  for (size_t i = 0; i < whole.size(); ++i)
+    furthest = std::max(furthest, std::abs(whole[i] - philoxNormal(key, 1, begin + i)));
+  CHECK(furthest < 4e-15);
+  for (uint64_t from : {0, 1, 2, 3, 31, 32, 33, 61})
+    for (int64_t count : {0, 1, 7, 32, 33, 200, 1000}) {
+      std::vector<double> run(static_cast<size_t>(count));
+      philoxFillNormal(run.data(), key, 1, begin + from, count);
+      REQUIRE(std::equal(run.begin(), run.end(), whole.begin() + static_cast<std::ptrdiff_t>(from)));
+    }
+}
+
 TEST_CASE("fnv1a64: published vectors") {
   CHECK(fnv1a64("") == 0xcbf29ce484222325);
   CHECK(fnv1a64("a") == 0xaf63dc4c8601ec8c);
