@@ -44,7 +44,7 @@ struct KernelBuilder::Impl {
   std::vector<std::shared_ptr<const kernel::LoopNest>> nests; // one per entry of `infos`
   std::vector<Info> infos;
   std::string ptx;
-  CodeCache::Key keyOf(size_t kernel) const;
+  CodeCache::Key cacheKey(size_t kernel) const;
   std::vector<uint8_t> linkGpu();
 };
 
@@ -86,21 +86,13 @@ kernel::Signature signatureOfFusion(mlir::Operation *fusion, kernel::OpKinds &ki
   return kernel::signatureOf(inputs, ops, outputs, scalar, [&](mlir::Operation *op) { return kinds.of(op); });
 }
 
-/// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
-std::string keyOf(const kernel::LoopNest &nest) {
-  return nest.anyExtent() ? nest.str() : fmt::format("{}buffers of {}", nest.str(), fmt::join(nest.bufferSizes, ", "));
+std::span<const uint8_t> bytesOf(const auto &values) {
+  return {reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof values[0]};
 }
 
-/// The hash of all that decides a loop nest's code on one target.
-std::array<uint8_t, 32> contentOf(const kernel::LoopNest &nest) {
-  const auto bytesOf = [](const auto &values) {
-    return std::span(reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof values[0]);
-  };
-  Sha256 hash;
-  hash.update(bytesOf(keyOf(nest)));
-  for (const std::vector<double> &table : nest.tables) // the text abbreviates them
-    hash.update(bytesOf(table));
-  return hash.finish();
+/// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
+std::string keyOf(const kernel::LoopNest &nest, const std::string &text) {
+  return nest.anyExtent() ? text : fmt::format("{}buffers of {}", text, fmt::join(nest.bufferSizes, ", "));
 }
 
 /// Records in `info` which elements the loop nest accesses.
@@ -145,12 +137,13 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
     call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
 
   static const char *const shapes[] = {"map", "rows", "columns"};
-  auto [it, added] = impl->bySource.emplace(keyOf(*nest), static_cast<unsigned>(impl->infos.size()));
+  std::string text = nest->str();
+  auto [it, added] = impl->bySource.emplace(keyOf(*nest, text), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info;
     info.symbol = fmt::format("cleave_{}_{}", shapes[static_cast<int>(nest->shape)], // the same in every plan
-                              toHex(contentOf(*nest)).substr(0, 16));
-    info.source = nest->str();
+                              toHex(sha256(bytesOf(it->first))).substr(0, 16));
+    info.source = std::move(text);
     const std::vector<std::string> names = opNames(graph);
     info.ops = fmt::format("{}", fmt::join(names, " "));
     info.fused = names.size();
@@ -193,11 +186,14 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
 }
 
 /// Of the kernel's object code.
-CodeCache::Key KernelBuilder::Impl::keyOf(size_t kernel) const {
+CodeCache::Key KernelBuilder::Impl::cacheKey(size_t kernel) const {
+  const Info &info = infos[kernel];
   Sha256 hash;
-  hash.update(contentOf(*nests[kernel]));
-  for (const std::string &text : {infos[kernel].symbol, target.text(), kernel::codeIdentity()})
+  for (const std::string &text :
+       {keyOf(*nests[kernel], info.source), info.symbol, target.text(), kernel::codeIdentity()})
     hash.update({reinterpret_cast<const uint8_t *>(text.c_str()), text.size() + 1});
+  for (const std::vector<double> &table : nests[kernel]->tables) // the text abbreviates them
+    hash.update(bytesOf(table));
   return hash.finish();
 }
 
@@ -228,7 +224,7 @@ std::vector<uint8_t> KernelBuilder::link() {
   std::vector<CodeCache::Key> keys;
   std::vector<size_t> missing;
   for (size_t k = 0; k < count; ++k) {
-    keys.push_back(impl->keyOf(k));
+    keys.push_back(impl->cacheKey(k));
     if (auto known = cache.find(keys[k]))
       objects[k] = std::move(*known);
     else

@@ -3,6 +3,9 @@
 #include "ir/graph/Graph.h"
 #include "passes/codegen/nest/FromFusion.h"
 
+#include "llvm/Support/xxhash.h"
+
+#include <bit>
 #include <limits>
 
 namespace cleave::passes {
@@ -30,12 +33,17 @@ uintptr_t KernelCosts::numberOf(mlir::Operation *op) {
   auto [found, fresh] = ops.try_emplace(op, 0);
   if (!fresh)
     return found->second;
-  auto constant = mlir::dyn_cast<ir::ConstantOp>(op); // a table may be long, and has many clones
-  if (!constant)
-    return found->second = table.numberOf(kernel::nodeOf(op));
-  auto [same, first] = constants.try_emplace(constant.getValue(), 0);
-  if (first)
-    same->second = table.numberOf(kernel::nodeOf(op));
+  kernel::Node node = kernel::nodeOf(op, kernel::Tables::Omit);
+  if (node.table.empty())
+    return found->second = table.numberOf(node);
+  const auto elements = mlir::cast<mlir::DenseElementsAttr>(mlir::cast<ir::ConstantOp>(op).getValue());
+  auto [same, first] = constants.try_emplace(elements, 0);
+  if (first) { // a table may be long, and has many clones
+    const llvm::ArrayRef<char> bytes = elements.getRawData();
+    const auto hash = llvm::xxh3_128bits({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()});
+    node.table = {std::bit_cast<double>(hash.low64), std::bit_cast<double>(hash.high64)};
+    same->second = table.numberOf(node);
+  }
   return found->second = same->second;
 }
 
