@@ -39,8 +39,7 @@ class Options(Case):
         self.assertEqual(train(*ranks), train(*ranks, ranks=2))
         off = train(where="off")
         cache = self.path("cache")
-        self.addCleanup(os.environ.__setitem__, "XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", ""))
-        os.environ["XDG_CACHE_HOME"] = cache
+        self.use_cache(cache)
         for content in (None, '{"cleave_tuning": 1, "choices": {"a": 1}}'):
             if content:
                 with open(cache + "/cleave/tuning.json", "w") as file:
@@ -48,7 +47,7 @@ class Options(Case):
             self.same(train(where=None), off)
             with open(cache + "/cleave/tuning.json") as file:
                 self.assertEqual(len(json.load(file)["choices"]), len(measured))
-        os.environ["XDG_CACHE_HOME"] = self.path("metrics.jsonl")  # a file: nothing can be kept
+        self.use_cache(self.path("metrics.jsonl"))  # a file: nothing can be kept
         self.same(train(where=None), off)
 
     def test_initial_weights(self):
