@@ -176,8 +176,7 @@ void SharedGroup::allGather(const Call &call, const CollectivePart &part) {
   pipeline((shares.largest() + slotBytes - 1) / slotBytes,
            [&](int64_t round, uint64_t step) {
              if (const int64_t bytes = shares.bytesFrom(me, round * slotBytes, slotBytes))
-               if (const int64_t bytes = shares.bytesFrom(me, round * slotBytes, slotBytes))
-                 copyBytes(slot(step, me), inputAt(part, round * slotBytes), bytes);
+               copyBytes(slot(step, me), inputAt(part, round * slotBytes), bytes);
            },
            [&](int64_t round, uint64_t step) {
              others([&](unsigned m) {

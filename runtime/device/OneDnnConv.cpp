@@ -219,11 +219,12 @@ bool prefersProduct(const plan::Conv &op, bool half) {
 std::string textOf(const plan::Conv &op, SlotScope &scope) {
   const auto type = [&](uint32_t slot) { return dtypeName(scope.slot(slot).dtype()); };
   return fmt::format("conv {} {} {}x{}x{}x{} {} -> {}x{}x{} {} weights {} {}x{} stride {}x{} padding {}x{} dilation "
-                     "{}x{} groups {}{}{}",
+                     "{}x{} groups {}{}{}{}",
                      EnumNameConvKind(op.kind()), op.nhwc() ? "nhwc" : "nchw", op.n(), op.ic(), op.ih(), op.iw(),
                      type(op.src()), op.oc(), op.oh(), op.ow(), type(op.dst()), type(op.weights()), op.kh(), op.kw(),
                      op.stride_h(), op.stride_w(), op.pad_top(), op.pad_left(), op.dilation_h(), op.dilation_w(),
-                     op.groups(), op.accumulate() ? " accumulate" : "", op.bias() >= 0 ? " bias" : "");
+                     op.groups(), op.accumulate() ? " accumulate" : "", op.bias() >= 0 ? " bias" : "",
+                     op.winograd() ? " or winograd" : "");
 }
 
 double operationsOf(const plan::Conv &op) {
