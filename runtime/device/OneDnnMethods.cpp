@@ -10,9 +10,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cpuid.h>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <sys/mman.h>
+#include <utility>
 
 namespace cleave {
 
@@ -34,21 +35,26 @@ std::string processorName() {
   return name;
 }
 
-/// 64-byte aligned memory of small numbers. (Memory that nobody wrote would be one page, always in the cache.)
+/// Memory of small numbers that goes back to the system. (Memory that nobody wrote would be one page, always in the
+/// cache.)
 class Scratch {
 public:
-  explicit Scratch(size_t bytes) : memory(static_cast<std::byte *>(std::aligned_alloc(64, (bytes + 127) / 64 * 64))) {
-    if (!memory)
+  explicit Scratch(size_t needed)
+      : bytes(needed + 1), start(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (start == MAP_FAILED)
       throw environmentError("cpu: not enough memory to measure a step");
-    std::memset(memory.get(), 0x3c, bytes);
+    std::memset(start, 0x3c, bytes);
   }
-  std::byte *get() const { return memory.get(); }
+  Scratch(Scratch &&other) noexcept : bytes(other.bytes), start(std::exchange(other.start, MAP_FAILED)) {}
+  ~Scratch() {
+    if (start != MAP_FAILED)
+      ::munmap(start, bytes);
+  }
+  std::byte *get() const { return static_cast<std::byte *>(start); }
 
 private:
-  struct Free {
-    void operator()(std::byte *at) const { std::free(at); }
-  };
-  std::unique_ptr<std::byte, Free> memory;
+  size_t bytes;
+  void *start;
 };
 
 /// Seconds of a run, with all operands in the cache that fit.
