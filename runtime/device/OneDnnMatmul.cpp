@@ -296,11 +296,18 @@ private:
   plan::DType aType, type;
 };
 
+/// `slot` -1: there is none.
+void setBias(MatmulPlan &p, int32_t slot, SlotScope &scope) {
+  p.hasBias = slot >= 0;
+  p.biasType = p.hasBias ? scope.slot(static_cast<uint32_t>(slot)).dtype() : p.cType;
+  if (p.hasBias)
+    p.bias = {scope.local(static_cast<uint32_t>(slot)), 0};
+}
+
 MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
   MatmulPlan p;
   p.shape = matmulShape(op);
   p.accumulate = op.accumulate();
-  p.hasBias = op.bias() >= 0;
   p.a = operandOf(*op.a(), scope);
   p.b = operandOf(*op.b(), scope);
   p.c = operandOf(*op.c(), scope);
@@ -311,11 +318,7 @@ MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
     std::swap(p.a, p.b);
     std::swap(p.aType, p.bType);
   }
-  p.biasType = p.cType;
-  if (p.hasBias) {
-    p.bias = {scope.local(static_cast<uint32_t>(op.bias())), 0};
-    p.biasType = scope.slot(static_cast<uint32_t>(op.bias())).dtype();
-  }
+  setBias(p, op.bias(), scope);
   return p;
 }
 
@@ -372,11 +375,6 @@ MatmulPlan describePlan(const plan::Conv &op, SlotScope &scope) {
   MatmulPlan p;
   p.shape = matmulShape(op);
   p.accumulate = op.accumulate();
-  p.hasBias = op.kind() == plan::ConvKind::Forward && op.bias() >= 0;
-  if (p.hasBias) {
-    p.bias = {scope.local(static_cast<uint32_t>(op.bias())), 0};
-    p.biasType = scope.slot(static_cast<uint32_t>(op.bias())).dtype();
-  }
   switch (op.kind()) {
   case plan::ConvKind::Forward:
     p.a = src, p.b = weights, p.c = dst, p.aType = srcType, p.bType = weightType, p.cType = dstType;
@@ -388,6 +386,7 @@ MatmulPlan describePlan(const plan::Conv &op, SlotScope &scope) {
     p.a = dst, p.b = src, p.c = weights, p.aType = dstType, p.bType = srcType, p.cType = weightType;
     break;
   }
+  setBias(p, op.kind() == plan::ConvKind::Forward ? op.bias() : -1, scope);
   return p;
 }
 

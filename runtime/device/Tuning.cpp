@@ -59,6 +59,15 @@ Found readRecord(const std::string &file, Choices &choices) {
   return Found::OtherFile;
 }
 
+/// The folder of a file, made if it was missing and can be made.
+std::filesystem::path folderFor(const std::string &file) {
+  const auto parent = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (!parent.empty())
+    std::filesystem::create_directories(parent, ignored);
+  return parent.empty() ? "." : parent;
+}
+
 std::string print(const Choices &choices) {
   return jsonText(Json{{"cleave_tuning", 1}, {"choices", choices}}, 1) + "\n";
 }
@@ -92,11 +101,7 @@ std::string Tuning::find(const std::string &key) {
 void Tuning::lock() {
   if (file.empty())
     return;
-  const auto parent = std::filesystem::path(file).parent_path();
-  std::error_code ignored;
-  if (!parent.empty())
-    std::filesystem::create_directories(parent, ignored);
-  folder = open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  folder = open(folderFor(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
          std::chrono::steady_clock::now() < until)
@@ -130,9 +135,7 @@ void Tuning::save() {
       Choices all;
       readRecord(file, all);
       all.insert(choices.begin(), choices.end());
-      std::error_code ignored;
-      if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty())
-        std::filesystem::create_directories(parent, ignored);
+      folderFor(file);
       AtomicFile out(file);
       const std::string text = print(all);
       out.write(text.data(), text.size());

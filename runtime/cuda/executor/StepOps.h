@@ -1,8 +1,8 @@
 // Steps of the plan as Ops that enqueue work into a stream. Running an Op allocates nothing and makes no decisions.
 #pragma once
 #include "runtime/cuda/kernels/OwnKernels.h"
-#include "runtime/device/Tuning.h"
 #include "runtime/device/Device.h"
+#include "runtime/device/Tuning.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <memory>

@@ -1,6 +1,7 @@
 // The cache of compiled kernels: what is found, what is as none, and how large it becomes.
 #include "passes/codegen/CodeCache.h"
 #include "runtime/base/Sha256.h"
+#include "tests/support/TestFolder.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -16,13 +17,6 @@ using namespace cleave::passes;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder that exists as long as this object.
-struct CacheFolder {
-  std::string path = (fs::temp_directory_path() / "cleave-code-XXXXXX").string();
-  CacheFolder() { REQUIRE(mkdtemp(path.data())); }
-  ~CacheFolder() { fs::remove_all(path); }
-};
 
 CodeCache::Key keyFor(int number) { return sha256({reinterpret_cast<const uint8_t *>(&number), sizeof number}); }
 
@@ -60,22 +54,22 @@ std::string contents(const fs::path &file) {
 } // namespace
 
 TEST_CASE("code that was put is found, by its key") {
-  const CacheFolder folder;
-  const CodeCache cache(folder.path + "/below/it");
+  const test::TestFolder folder;
+  const CodeCache cache(folder.root + "/below/it");
   CHECK(!cache.find(keyFor(1)));
   cache.put(keyFor(1), codeFor(1));
   cache.put(keyFor(2), {});
   CHECK(cache.find(keyFor(1)) == codeFor(1));
-  CHECK(CodeCache(folder.path + "/below/it").find(keyFor(2)) == std::vector<char>());
+  CHECK(CodeCache(folder.root + "/below/it").find(keyFor(2)) == std::vector<char>());
   CHECK(!cache.find(keyFor(3)));
-  CHECK(filesIn(folder.path).size() == 2); // no temporary file is left
+  CHECK(filesIn(folder.root).size() == 2); // no temporary file is left
 }
 
 TEST_CASE("damaged files of the code cache are as none, and are replaced") {
-  const CacheFolder folder;
-  const CodeCache cache(folder.path);
+  const test::TestFolder folder;
+  const CodeCache cache(folder.root);
   cache.put(keyFor(1), codeFor(1));
-  const fs::path file = filesIn(folder.path).at(0);
+  const fs::path file = filesIn(folder.root).at(0);
   const std::string whole = contents(file);
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{33}, whole.size() - 1}) {
     write(file, whole.substr(0, bytes));
@@ -95,7 +89,7 @@ TEST_CASE("damaged files of the code cache are as none, and are replaced") {
   cache.put(crowded(2), codeFor(2)); // a whole file under another name
   cache.put(crowded(3), codeFor(3));
   fs::path two, three;
-  for (const fs::path &each : filesIn(folder.path))
+  for (const fs::path &each : filesIn(folder.root))
     (contents(each).ends_with(std::string(codeFor(2).data(), 3000)) ? two : three) = each;
   fs::rename(two, file);
   CHECK(!cache.find(keyFor(1)));
@@ -110,20 +104,20 @@ TEST_CASE("damaged files of the code cache are as none, and are replaced") {
 }
 
 TEST_CASE("a code cache that cannot be written finds nothing") {
-  const CacheFolder folder;
-  write(folder.path + "/file", "x");
+  const test::TestFolder folder;
+  write(folder.root + "/file", "x");
   for (const std::string &place :
-       {folder.path + "/file", folder.path + "/file/below", std::string(), std::string("/proc/none")}) {
+       {folder.root + "/file", folder.root + "/file/below", std::string(), std::string("/proc/none")}) {
     const CodeCache cache(place);
     cache.put(keyFor(1), codeFor(1));
     CHECK(!cache.find(keyFor(1)));
   }
-  CHECK(contents(folder.path + "/file") == "x");
+  CHECK(contents(folder.root + "/file") == "x");
 }
 
 TEST_CASE("a code cache on a full disk finds nothing and leaves nothing") {
-  const CacheFolder folder;
-  const CodeCache cache(folder.path);
+  const test::TestFolder folder;
+  const CodeCache cache(folder.root);
   cache.put(keyFor(1), codeFor(1));
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -134,25 +128,25 @@ TEST_CASE("a code cache on a full disk finds nothing and leaves nothing") {
     cache.put(keyFor(2), codeFor(2));
     REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
     CHECK(!cache.find(keyFor(2)));
-    CHECK(filesIn(folder.path).size() == 1);
+    CHECK(filesIn(folder.root).size() == 1);
   }
   std::signal(SIGXFSZ, handler);
   CHECK(cache.find(keyFor(1)) == codeFor(1));
 }
 
 TEST_CASE("a code cache keeps its bound, and what was used last") {
-  const CacheFolder folder;
-  const CodeCache cache(folder.path, 64 * 32'768); // eight files of 4 KiB in a folder
+  const test::TestFolder folder;
+  const CodeCache cache(folder.root, 64 * 32'768); // eight files of 4 KiB in a folder
   for (int i = 0; i < 8; ++i)
     cache.put(crowded(i), codeFor(i));
   const auto now = fs::file_time_type::clock::now();
   for (int i = 0; i < 8; ++i)
-    for (const fs::path &file : filesIn(folder.path))
+    for (const fs::path &file : filesIn(folder.root))
       if (file.filename() == toHex(crowded(i)))
         fs::last_write_time(file, now - std::chrono::hours(100 - i));
   CHECK(cache.find(crowded(0)) == codeFor(0)); // is the newest now
   cache.put(crowded(8), codeFor(8));
-  CHECK(filesIn(folder.path).size() == 7);
+  CHECK(filesIn(folder.root).size() == 7);
   for (const int kept : {0, 3, 4, 5, 6, 7, 8})
     CHECK(cache.find(crowded(kept)) == codeFor(kept));
   for (const int gone : {1, 2})
@@ -160,7 +154,7 @@ TEST_CASE("a code cache keeps its bound, and what was used last") {
   for (int i = 100; i < 500; ++i)
     cache.put(keyFor(i), codeFor(i, 100 + static_cast<size_t>(i) * 40));
   uint64_t sum = 0;
-  for (const fs::path &file : filesIn(folder.path))
+  for (const fs::path &file : filesIn(folder.root))
     sum += (fs::file_size(file) + 4095) / 4096 * 4096;
   CHECK(sum <= 64 * 32'768);
   cache.put(keyFor(9), codeFor(9, 40'000)); // more than a folder's share
@@ -168,8 +162,8 @@ TEST_CASE("a code cache keeps its bound, and what was used last") {
 }
 
 TEST_CASE("processes share a code cache") {
-  const CacheFolder folder;
-  const CodeCache cache(folder.path, 64 * 32'768);
+  const test::TestFolder folder;
+  const CodeCache cache(folder.root, 64 * 32'768);
   std::vector<pid_t> children;
   for (int process = 0; process < 4; ++process)
     if (const pid_t child = fork(); child != 0)
@@ -190,6 +184,6 @@ TEST_CASE("processes share a code cache") {
     REQUIRE(waitpid(child, &status, 0) == child);
     CHECK(status == 0);
   }
-  CHECK(filesIn(folder.path).size() <= 8);
-  CHECK(!filesIn(folder.path).empty());
+  CHECK(filesIn(folder.root).size() <= 8);
+  CHECK(!filesIn(folder.root).empty());
 }

@@ -1,9 +1,9 @@
 // No file of a run has two roles if it is written.
 #include "runtime/base/FileRoles.h"
 #include "runtime/base/Error.h"
+#include "tests/support/TestFolder.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -11,19 +11,8 @@ using namespace cleave;
 using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
-namespace {
-
-struct Folder {
-  std::string root = (fs::temp_directory_path() / "cleave-roles-XXXXXX").string();
-  Folder() { REQUIRE(mkdtemp(root.data())); }
-  ~Folder() { fs::remove_all(root); }
-  std::string path(const std::string &name) const { return root + "/" + name; }
-};
-
-} // namespace
-
 TEST_CASE("an output that is another file of the run is refused", "[base]") {
-  const Folder folder;
+  const test::TestFolder folder;
   std::ofstream(folder.path("plan")) << "plan";
   std::ofstream(folder.path("other")) << "other";
   fs::create_directory(folder.path("sub"));
