@@ -30,6 +30,7 @@ using SlotTable = std::byte *const *;
 struct RunContext {
   RandomRows random;
   int32_t microbatch = 0;
+  uint64_t iteration = 0; ///< another one for every run of a program; 0: nothing is kept from one Op to another
 };
 
 class Op {

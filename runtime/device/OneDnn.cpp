@@ -84,8 +84,8 @@ protected:
     if (const plan::Attention *attention = step.op_as_Attention()) {
       if (auto made = makeAttention(*attention, scope, context.workspace, threads))
         return made;
-      throw environmentError(fmt::format("cpu: attention is f32 or bf16, for x86-64-v3 or more, found {}",
-                                         dtypeName(attention->dtype())));
+      throw environmentError(
+          fmt::format("cpu: attention is f32 or bf16, for x86-64-v3 or more, found {}", dtypeName(attention->dtype())));
     }
     try {
       if (step.op_type() == plan::StepOp::Matmul)

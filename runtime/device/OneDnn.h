@@ -2,6 +2,7 @@
 // workspace as arguments. Only the files OneDnn* use oneDNN.
 #pragma once
 #include "runtime/device/Device.h"
+#include "runtime/device/Gemm.h"
 #include "runtime/device/Workspace.h"
 
 #include <dnnl.hpp>
@@ -16,6 +17,7 @@ struct OneDnnContext {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   Workspace workspace;
+  PackedMatrices packed;
   unsigned threads = 1;
   Tuning *tuning = nullptr; ///< null: choices are made by rule
 };
@@ -59,7 +61,7 @@ struct Method {
 };
 
 /// Makes a step by one of several methods: the one in the tuning record, else the fastest, measured, else (no tuning,
-/// or less than a fraction of a millisecond of work) the first. `step` describes all that decides the speed, `slots`
+/// or too little work) the first. `step` describes all that decides the speed, `slots`
 /// are the slots of its operands, `operations` counts multiplications and additions.
 std::unique_ptr<Op> makeFastest(const std::vector<Method> &methods, const std::string &step, double operations,
                                 const std::vector<uint32_t> &slots, SlotScope &scope, OneDnnContext &context);

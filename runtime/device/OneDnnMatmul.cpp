@@ -1,10 +1,12 @@
 // Matrix products, computed in one of three ways:
-//   one matrix, f32                       dnnl_sgemm, which packs and divides long sums, or the primitive: by rule
-//                                         (`prefersSgemm`) or by measurement (`makeFastest`)
+//   one matrix                            our own product (Gemm.h), one primitive, or in f32 dnnl_sgemm, which packs
+//   and
+//                                         divides long sums: by rule or by measurement (`makeFastest`)
 //   supported by oneDNN's fast primitive  one primitive, including batches
 //   other batches                         a single-threaded primitive per matrix, batches in parallel
 #include "runtime/base/Error.h"
 #include "runtime/device/Epilogue.h"
+#include "runtime/device/Gemm.h"
 #include "runtime/device/MatmulShape.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/device/Parallel.h"
@@ -22,13 +24,6 @@ namespace cleave {
 namespace {
 
 using dnnl::memory;
-
-struct MatmulPlan {
-  MatmulShape shape;
-  StepOperand a, b, c, bias; ///< a and b as in `shape`, possibly exchanged
-  plan::DType aType, bType, cType, biasType;
-  bool accumulate, hasBias;
-};
 
 /// Adds a bias that the library does not support: per row, or (exchanged) per column. A single addition, so double is
 /// not needed.
@@ -318,12 +313,13 @@ MatmulPlan describePlan(const plan::Matmul &op, SlotScope &scope) {
     std::swap(p.a, p.b);
     std::swap(p.aType, p.bType);
   }
+  p.bSlot = (p.shape.exchanged ? op.a() : op.b())->slot();
   setBias(p, op.bias(), scope);
   return p;
 }
 
 /// The ways to compute one matrix that is not empty, the first by rule.
-std::vector<Method> methodsOf(const MatmulPlan &p, OneDnnContext &context) {
+std::vector<Method> methodsOf(const MatmulPlan &p, SlotScope &scope, OneDnnContext &context) {
   std::vector<Method> methods{{"primitive", [p, &context]() -> std::unique_ptr<Op> {
                                  return std::make_unique<PrimitiveMatmul>(p, makeDescs(p, context, false), context);
                                }}};
@@ -333,6 +329,12 @@ std::vector<Method> methodsOf(const MatmulPlan &p, OneDnnContext &context) {
     methods.insert(
         prefersSgemm(p.shape) ? methods.begin() : methods.end(),
         {"sgemm", [p, &context]() -> std::unique_ptr<Op> { return std::make_unique<SgemmOp>(p, context.threads); }});
+  // AMX multiplies faster.
+  const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx && !f32;
+  methods.insert(amx ? methods.end() : methods.begin(), {"gemm", [p, &scope, &context] {
+                                                           return makeGemm(p, scope, context.packed, context.workspace,
+                                                                           context.threads);
+                                                         }});
   return methods;
 }
 
@@ -356,7 +358,7 @@ std::unique_ptr<Op> makeProduct(const plan::Matmul &op, SlotScope &scope, OneDnn
     if (op.bias() >= 0)
       slots.push_back(static_cast<uint32_t>(op.bias()));
     const double operations = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    return makeFastest(methodsOf(p, context), textOf(p), operations, slots, scope, context);
+    return makeFastest(methodsOf(p, scope, context), textOf(p), operations, slots, scope, context);
   }
   try {
     MatmulDescs descs = makeDescs(p, context, true);
@@ -377,13 +379,15 @@ MatmulPlan describePlan(const plan::Conv &op, SlotScope &scope) {
   p.accumulate = op.accumulate();
   switch (op.kind()) {
   case plan::ConvKind::Forward:
-    p.a = src, p.b = weights, p.c = dst, p.aType = srcType, p.bType = weightType, p.cType = dstType;
+    p.bSlot = op.weights(), p.a = src, p.b = weights, p.c = dst, p.aType = srcType, p.bType = weightType,
+    p.cType = dstType;
     break;
   case plan::ConvKind::BackwardData:
-    p.a = dst, p.b = weights, p.c = src, p.aType = dstType, p.bType = weightType, p.cType = srcType;
+    p.bSlot = op.weights(), p.a = dst, p.b = weights, p.c = src, p.aType = dstType, p.bType = weightType,
+    p.cType = srcType;
     break;
   case plan::ConvKind::BackwardWeights:
-    p.a = dst, p.b = src, p.c = weights, p.aType = dstType, p.bType = srcType, p.cType = weightType;
+    p.bSlot = op.src(), p.a = dst, p.b = src, p.c = weights, p.aType = dstType, p.bType = srcType, p.cType = weightType;
     break;
   }
   setBias(p, op.kind() == plan::ConvKind::Forward ? op.bias() : -1, scope);
@@ -395,7 +399,7 @@ MatmulPlan describePlan(const plan::Conv &op, SlotScope &scope) {
 ProductMethods productMethods(const plan::Conv &op, SlotScope &scope, OneDnnContext &context) {
   const MatmulPlan p = describePlan(op, scope);
   try {
-    return {methodsOf(p, context), isFast(makeDescs(p, context, false))};
+    return {methodsOf(p, scope, context), isFast(makeDescs(p, context, false))};
   } catch (const dnnl::error &) {
     return {}; // no primitive for these types
   }

@@ -163,7 +163,7 @@ void HostExecutor::run(const std::vector<ResolvedAction> &actions, const RandomR
   assert((which == 0 || which == 1) && "there are two input buffers");
   setThreads(threads);
   written = true;
-  RunContext context{random, 0};
+  RunContext context{random, 0, iterations + 1};
   const bool training = &actions == &resolved->train;
   if (options.profile)
     beginTrace(training, made);

@@ -282,6 +282,68 @@ TEST_CASE("matmul: bf16 operands, f32 result") {
   compare("bf16", gemmPlan({{}, 17, 33, 40}, plan::DType::BF16), rounding(plan::DType::F32, 40));
 }
 
+TEST_CASE("matmul: our own loops, for each kind of vectors") {
+  // One row or column, sizes that fill no vector, panel or unit, several blocks of the depth, several chunks of
+  // columns.
+  const std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
+      {1, 1, 1}, {7, 5, 3}, {13, 70, 33}, {53, 66, 31}, {100, 96, 64}, {5, 130, 2060}, {3, 1100, 2100}};
+  for (const char *target : {"x86-64-v3", "x86-64-v4"}) {
+    if (!onGpu() && !Target::named(target)->runsHere())
+      continue;
+    for (auto [m, n, k] : sizes)
+      for (int flags : {0, 1, 2, 3, 4, 8, 16, 20, 27})
+        for (auto [type, result] : {std::pair{plan::DType::F32, plan::DType::F32},
+                                    {plan::DType::BF16, plan::DType::BF16},
+                                    {plan::DType::BF16, plan::DType::F32}}) {
+          if (!multipliesIn(type) || (n > 1000 && flags > 3))
+            continue;
+          PlanT plan = gemmPlan(
+              {{}, m, n, k, bool(flags & 1), bool(flags & 2), bool(flags & 4), bool(flags & 8), bool(flags & 16)}, type,
+              result);
+          plan.target = onGpu() ? plan.target : target;
+          const bool twice = onGpu() && (flags & 16) && (flags & 4) && result != plan::DType::F32;
+          compare(
+              fmt::format("{} {}x{}x{} flags {} {} to {}", target, m, n, k, flags, dtypeName(type), dtypeName(result)),
+              plan, rounding(result, k + 2, twice ? 3 : 2), 8, ~0u, !twice);
+        }
+  }
+}
+
+TEST_CASE("matmul: a matrix of several products that changes between iterations") {
+  PlanT made = makePlan(1);
+  if (!onGpu())
+    made.target = Target::named("x86-64-v3")->runsHere() ? "x86-64-v3" : "x86-64";
+  ProgramWriter w;
+  w.segment();
+  const auto persistent = [&](const char *name, int64_t rows, int64_t columns) {
+    return w.slot(name, plan::DType::F32, {rows, columns}, Space::Persistent);
+  };
+  const uint32_t a = persistent("a", 9, 40), b = persistent("b", 40, 70), c = persistent("c", 9, 70),
+                 d = persistent("d", 9, 70);
+  for (const uint32_t result : {c, d}) {
+    MatmulT op;
+    op.a = w.view(a, {40, 1}), op.b = w.view(b, {70, 1}), op.c = w.view(result, {70, 1});
+    op.m = 9, op.n = 70, op.k = 40;
+    w.step(0, std::move(op));
+  }
+  w.action(0);
+  made.programs.push_back(w.finish());
+  LocalWorld world{1};
+  made.backend = onGpu() ? "cuda" : made.backend;
+  const auto executor = makeExecutor(seal(made), 0, world[0], {.device = testedDevice(), .tuning = "off"});
+  const auto floats = [&](uint32_t slot) { return reinterpret_cast<float *>(executor->persistent(slot).data()); };
+  for (int step = 1; step <= 3; ++step) {
+    std::fill_n(floats(a), 9 * 40, 1.f);
+    std::fill_n(floats(b), 40 * 70, static_cast<float>(step));
+    executor->writeBack();
+    executor->train(step, 0);
+    executor->wait();
+    for (const uint32_t result : {c, d})
+      for (int i = 0; i < 9 * 70; ++i)
+        REQUIRE(floats(result)[i] == 40.f * static_cast<float>(step));
+  }
+}
+
 TEST_CASE("matmul: half types and TF32") {
   if (!onGpu())
     return; // with oneDNN the plan widens half types

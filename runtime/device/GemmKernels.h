@@ -1,0 +1,45 @@
+// The inner loops of matrix products, compiled for several sets of instructions like those of WinogradKernels.h: this
+// header must not define inline functions either.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave {
+
+/// Where sums go.
+struct GemmResult {
+  void *to;
+  int64_t stride;       ///< elements from a row to the next
+  bool half;            ///< bf16, otherwise f32
+  bool add;             ///< to what is there
+  const float *columns; ///< added to every row, unless null
+  const float *rows;    ///< added to every column, unless null
+};
+
+/// Products of units: floats, or pairs of bf16 numbers that are neighbours along the depth, whose products are added to
+/// a float. Arrays of two functions are for elements in f32 and in bf16. Where the depth ends within a unit, or rows or
+/// columns within a vector, zeros follow.
+struct GemmKernels {
+  int64_t lanes; ///< units of a vector; rows of packed units are multiples
+  int64_t panel; ///< columns of a panel
+  int64_t rows;  ///< that `multiply` computes at a time, at most
+  int64_t pairs; ///< numbers of a unit: 1, or 2
+
+  /// A panel [units of the depth][panel] of a right matrix. Its element (k, j) is at from[k * stride + j]
+  /// (`packRows`), or at from[j * stride + k] (`packColumns`).
+  void (*packRows[2])(const void *from, int64_t stride, int64_t depth, int64_t columns, float *panel);
+  void (*packColumns[2])(const void *from, int64_t stride, int64_t depth, int64_t columns, float *panel);
+  /// Rows of units of a left matrix. Its element (i, k) is at from[i * stride + k] (`loadRows`), or at
+  /// from[k * stride + i] (`turnRows`).
+  void (*loadRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
+  void (*turnRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
+  /// Sums of `rows` rows and `columns` columns, at most a panel's, over `units` units. Row i of the left matrix begins
+  /// i * leftBytes bytes after `left`.
+  void (*multiply)(int64_t rows, int64_t columns, int64_t units, const void *left, int64_t leftBytes,
+                   const float *panel, const GemmResult &result);
+};
+
+/// Kernels for processors with AVX2 and FMA, with AVX-512, and with AVX-512 BF16 for products of bf16 numbers.
+extern const GemmKernels gemmAvx2, gemmAvx512, gemmBf16;
+
+} // namespace cleave
