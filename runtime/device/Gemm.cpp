@@ -168,18 +168,20 @@ private:
                                                                                     depth, count, own, rowFloats);
         left = own, leftBytes = rowFloats * 4;
       }
+      const void *rowsOfLeft[rowsInCache];
+      void *to[rowsInCache];
+      for (int64_t i = 0; i < count; ++i) {
+        rowsOfLeft[i] = static_cast<const std::byte *>(left) + i * leftBytes;
+        to[i] = p.c.at(slots) + (row + i) * c.row * bytesOf(p.cType);
+      }
       for (int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
         const int64_t column = (first + panel) * kernels.panel;
-        GemmResult result{p.c.at(slots) + (row * c.row + column) * bytesOf(p.cType),
-                          c.row,
-                          half,
-                          p.accumulate || firstUnit > 0,
-                          nullptr,
-                          nullptr};
+        GemmResult result{to, column * bytesOf(p.cType), half, p.accumulate || firstUnit > 0, nullptr, nullptr};
         if (p.hasBias && firstUnit == 0)
-          (p.shape.exchanged ? result.rows : result.columns) = biasOf(slots) + (p.shape.exchanged ? row : column);
-        kernels.multiply(count, std::min(kernels.panel, p.shape.n - column), depthUnits, left, leftBytes,
-                         right + panel * panelFloats, result);
+          (p.shape.exchanged ? result.rowBias : result.columnBias) = biasOf(slots) + (p.shape.exchanged ? row : column);
+        const float *const from = right + panel * panelFloats;
+        kernels.multiply(count, std::min(kernels.panel, p.shape.n - column), 1, depthUnits, rowsOfLeft, 0, &from,
+                         result);
       }
     }
   }

@@ -6,14 +6,14 @@
 
 namespace cleave {
 
-/// Where sums go.
+/// Where sums go: to elements whose first is `shift` bytes after a row's pointer.
 struct GemmResult {
-  void *to;
-  int64_t stride;       ///< elements from a row to the next
-  bool half;            ///< bf16, otherwise f32
-  bool add;             ///< to what is there
-  const float *columns; ///< added to every row, unless null
-  const float *rows;    ///< added to every column, unless null
+  void *const *rows;
+  int64_t shift;
+  bool half;               ///< bf16, otherwise f32
+  bool add;                ///< to what is there
+  const float *columnBias; ///< added to every row, unless null
+  const float *rowBias;    ///< added to every column, unless null
 };
 
 /// Products of units: floats, or pairs of bf16 numbers that are neighbours along the depth, whose products are added to
@@ -33,10 +33,12 @@ struct GemmKernels {
   /// from[k * stride + i] (`turnRows`).
   void (*loadRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
   void (*turnRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
-  /// Sums of `rows` rows and `columns` columns, at most a panel's, over `units` units. Row i of the left matrix begins
-  /// i * leftBytes bytes after `left`.
-  void (*multiply)(int64_t rows, int64_t columns, int64_t units, const void *left, int64_t leftBytes,
-                   const float *panel, const GemmResult &result);
+  /// The panel of `columns` columns whose row k, in memory, is at rows[k] + first.
+  void (*packGathered[2])(const void *const *rows, int64_t first, int64_t depth, int64_t columns, float *panel);
+  /// Sums of `rows` rows and `columns` columns, at most a panel's, over `taps` times `units` units. Row i of the left
+  /// matrix of tap t is at left[t * leftStride + i], its panel at panels[t].
+  void (*multiply)(int64_t rows, int64_t columns, int64_t taps, int64_t units, const void *const *left,
+                   int64_t leftStride, const float *const *panels, const GemmResult &result);
 };
 
 /// Kernels for processors with AVX2 and FMA, with AVX-512, and with AVX-512 BF16 for products of bf16 numbers.

@@ -4,6 +4,7 @@
 // then oneDNN's GEMM path on plain layouts is faster.
 #include "runtime/base/Error.h"
 #include "runtime/device/Epilogue.h"
+#include "runtime/device/GemmConv.h"
 #include "runtime/device/MatmulShape.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/device/Parallel.h"
@@ -268,8 +269,11 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
     methods.insert(fast && prefersProduct(op, half) ? methods.begin() : methods.end(), products.begin(),
                    products.end());
   }
-  // AMX multiplies bf16 numbers faster than Winograd's method.
-  if (const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx; op.winograd())
+  // AMX multiplies bf16 numbers faster than our own loops.
+  const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+  methods.insert((half && amx) || isProduct(op) ? methods.end() : methods.begin(),
+                 {"taps", [&] { return makeGemmConv(op, scope, context.workspace, context.threads); }});
+  if (op.winograd())
     methods.insert(half && amx ? methods.end() : methods.begin(),
                    {"winograd", [&] { return makeWinogradConv(op, scope, context.workspace, context.threads); }});
   std::vector<uint32_t> slots{op.src(), op.weights(), op.dst()};

@@ -1,0 +1,345 @@
+// Pixels, memory and threads of convolutions by the loops of matrix products.
+//
+// Outputs, and gradients of inputs: the weights are packed into panels, one for each element of the window; rows are
+// pixels of the result. With a stride, pixels of the gradient of the inputs form classes that the same elements of the
+// window reach. Gradients of weights are products over pixels: for some pixels at a time, all threads pack the
+// gradients of the outputs, and each multiplies them by panels of inputs that it gathers itself. Sums do not depend on
+// the number of threads.
+#include "runtime/device/GemmConv.h"
+
+#include "runtime/device/GemmKernels.h"
+#include "runtime/device/Parallel.h"
+#include "runtime/device/VectorLoops.h"
+#include "runtime/device/Workspace.h"
+#include "runtime/plan/DTypes.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace cleave {
+
+namespace {
+
+constexpr int64_t rowsAtATime = 48;
+constexpr int64_t unitsAtATime = 1024; ///< of pixels, in gradients of weights
+
+/// One dimension of the pixels of a class: the results first, first + step, ... read pixel i * stride + `at[t]` for
+/// element t of the window `element[t]`.
+struct Line {
+  int64_t first, count;
+  std::vector<int64_t> element, at;
+};
+
+struct LineShape {
+  int64_t in, out, window, stride, dilation, pad;
+};
+
+/// Outputs are one class.
+std::vector<Line> forwardLines(const LineShape &s) {
+  Line line{0, s.out, {}, {}};
+  for (int64_t e = 0; e < s.window; ++e)
+    line.element.push_back(e), line.at.push_back(e * s.dilation - s.pad);
+  return {line};
+}
+
+/// Input r + stride * i is reached from output i + (r + pad - e * dilation) / stride, where that is whole.
+std::vector<Line> backwardLines(const LineShape &s) {
+  std::vector<Line> lines;
+  for (int64_t r = 0; r < std::min(s.stride, s.in); ++r) {
+    Line line{r, (s.in - r + s.stride - 1) / s.stride, {}, {}};
+    for (int64_t e = 0; e < s.window; ++e)
+      if (const int64_t reach = r + s.pad - e * s.dilation; reach % s.stride == 0)
+        line.element.push_back(e), line.at.push_back(reach / s.stride);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// A loop over the pixels of images, in order.
+struct Pixel {
+  int64_t n, y, x;
+  Pixel(int64_t index, int64_t down, int64_t across)
+      : n(index / (down * across)), y(index / across % down), x(index % across), down(down), across(across) {}
+  void next() {
+    if (++x == across) {
+      x = 0;
+      if (++y == down)
+        y = 0, ++n;
+    }
+  }
+
+private:
+  int64_t down, across;
+};
+
+class GemmConv : public Op {
+public:
+  GemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads, const GemmKernels &kernels)
+      : op(op), kernels(kernels), half(scope.slot(op.src()).dtype() == plan::DType::BF16), workspace(workspace),
+        threads(threads),
+        taps(op.kh() * op.kw()), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(
+                                                                                                     op.dst())},
+        zeros(static_cast<size_t>(std::max(op.ic(), op.oc()))) {}
+
+protected:
+  int64_t reserve(int64_t count) {
+    return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
+  }
+  float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
+  int64_t bytesOf(int64_t elements) const { return elements * (half ? 2 : 4); }
+  int64_t unitsOf(int64_t elements) const { return (elements + kernels.pairs - 1) / kernels.pairs; }
+  int64_t panelsOf(int64_t columns) const { return (columns + kernels.panel - 1) / kernels.panel; }
+  int64_t widthOf(int64_t panel, int64_t columns) const {
+    return std::min(kernels.panel, columns - panel * kernels.panel);
+  }
+  /// Calls fn(index) for the indices below `count`, each thread with neighbouring ones.
+  template <typename Fn> void split(int64_t count, Fn fn) const {
+    parallelFor(threads, [&](unsigned thread) {
+      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
+        fn(i);
+    });
+  }
+
+  const plan::Conv &op;
+  const GemmKernels &kernels;
+  bool half; ///< bf16, otherwise f32
+  Workspace &workspace;
+  unsigned threads;
+  int64_t taps; ///< elements of the window
+  StepOperand src, weights, dst;
+  std::vector<float> zeros; ///< the channels of a pixel outside
+
+private:
+  size_t used = 0;
+};
+
+/// Outputs, or gradients of inputs.
+class GemmConvPixels final : public GemmConv {
+public:
+  GemmConvPixels(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
+                 const GemmKernels &kernels)
+      : GemmConv(op, scope, workspace, threads, kernels), back(op.kind() == plan::ConvKind::BackwardData),
+        depth(back ? op.oc() : op.ic()), made(back ? op.ic() : op.oc()), inH(back ? op.oh() : op.ih()),
+        inW(back ? op.ow() : op.iw()), outH(back ? op.ih() : op.oh()), outW(back ? op.iw() : op.ow()) {
+    const LineShape down{op.ih(), op.oh(), op.kh(), op.stride_h(), op.dilation_h(), op.pad_top()},
+        across{op.iw(), op.ow(), op.kw(), op.stride_w(), op.dilation_w(), op.pad_left()};
+    rows = back ? backwardLines(down) : forwardLines(down);
+    columns = back ? backwardLines(across) : forwardLines(across);
+    panelFloats = unitsOf(depth) * kernels.panel;
+    const int64_t panels = panelsOf(made);
+    // With few pixels each thread packs its own panels, which stay in its cache.
+    ownPanels = panels % threads == 0 && op.n() * outH * outW <= 1024 * static_cast<int64_t>(threads);
+    panelAt = reserve(panels * taps * panelFloats);
+    pixelsOfTaps.resize(static_cast<size_t>(threads * taps * rowsAtATime));
+    panelsOfTaps.resize(static_cast<size_t>(threads * taps));
+    if (!back && op.bias() >= 0) {
+      bias = scope.local(static_cast<uint32_t>(op.bias()));
+      biasType = scope.slot(static_cast<uint32_t>(op.bias())).dtype();
+      shifts.resize(static_cast<size_t>(made));
+    }
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    const int64_t panels = panelsOf(made);
+    for (size_t i = 0; i < shifts.size(); ++i)
+      shifts[i] = static_cast<float>(loadElement(StepOperand{bias}.at(slots), static_cast<int64_t>(i), biasType));
+    if (!ownPanels)
+      split(panels * taps, [&](int64_t index) { pack(slots, index / taps, index % taps); });
+    parallelFor(threads, [&](unsigned thread) {
+      const int64_t own = ownPanels ? panels / threads : panels, first = ownPanels ? own * thread : 0;
+      for (int64_t index = 0; ownPanels && index < own * taps; ++index)
+        pack(slots, first + index / taps, index % taps);
+      for (const Line &down : rows)
+        for (const Line &across : columns) {
+          const int64_t count = op.n() * down.count * across.count;
+          if (ownPanels)
+            multiply(slots, thread, down, across, {0, count}, {first, first + own});
+          else
+            multiply(slots, thread, down, across, {count * thread / threads, count * (thread + 1) / threads},
+                     {0, panels});
+        }
+    });
+  }
+
+private:
+  struct Range {
+    int64_t begin, end;
+  };
+
+  float *panelOf(int64_t panel, int64_t tap) const { return scratch(panelAt) + (panel * taps + tap) * panelFloats; }
+
+  void pack(SlotTable slots, int64_t panel, int64_t tap) const {
+    const int64_t first = panel * kernels.panel, perFilter = taps * op.ic();
+    const std::byte *from = weights.at(slots) + bytesOf(tap * op.ic() + (back ? first : first * perFilter));
+    (back ? kernels.packRows : kernels.packColumns)[half](from, perFilter, depth, widthOf(panel, made),
+                                                          panelOf(panel, tap));
+  }
+
+  /// Some pixels of a class times some panels.
+  void multiply(SlotTable slots, unsigned thread, const Line &down, const Line &across, Range pixels, Range panels) {
+    const std::byte *from = (back ? dst : src).at(slots);
+    std::byte *to = (back ? src : dst).at(slots);
+    const int64_t used = static_cast<int64_t>(down.at.size() * across.at.size()), inStepY = back ? 1 : op.stride_h(),
+                  inStepX = back ? 1 : op.stride_w(), outStepY = back ? op.stride_h() : 1,
+                  outStepX = back ? op.stride_w() : 1;
+    const void **left = pixelsOfTaps.data() + thread * taps * rowsAtATime;
+    const float **right = panelsOfTaps.data() + thread * taps;
+    void *results[rowsAtATime];
+    const int64_t blocks = (pixels.end - pixels.begin + rowsAtATime - 1) / rowsAtATime;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t begin = pixels.begin + (pixels.end - pixels.begin) * block / blocks,
+                    end = pixels.begin + (pixels.end - pixels.begin) * (block + 1) / blocks;
+      Pixel pixel(begin, down.count, across.count);
+      for (int64_t i = 0; i < end - begin; ++i, pixel.next()) {
+        results[i] =
+            to +
+            bytesOf(((pixel.n * outH + down.first + pixel.y * outStepY) * outW + across.first + pixel.x * outStepX) *
+                    made);
+        const void **tap = left + i;
+        for (const int64_t dy : down.at)
+          for (const int64_t dx : across.at) {
+            const int64_t y = pixel.y * inStepY + dy, x = pixel.x * inStepX + dx;
+            const bool inside = y >= 0 && y < inH && x >= 0 && x < inW;
+            *tap = inside ? from + bytesOf(((pixel.n * inH + y) * inW + x) * depth)
+                          : reinterpret_cast<const std::byte *>(zeros.data());
+            tap += rowsAtATime;
+          }
+      }
+      for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+        const float **tap = right;
+        for (const int64_t y : down.element)
+          for (const int64_t x : across.element)
+            *tap++ = panelOf(panel, y * op.kw() + x);
+        const int64_t first = panel * kernels.panel;
+        kernels.multiply(end - begin, widthOf(panel, made), used, unitsOf(depth), left, rowsAtATime, right,
+                         {results, bytesOf(first), half, op.accumulate(),
+                          shifts.empty() ? nullptr : &shifts[static_cast<size_t>(first)], nullptr});
+      }
+    }
+  }
+
+  bool back, ownPanels;
+  int64_t depth, made; ///< channels that are summed over, and that are made
+  int64_t inH, inW, outH, outW;
+  std::vector<Line> rows, columns; ///< classes are their products
+  int64_t panelFloats, panelAt;
+  uint32_t bias = 0;
+  plan::DType biasType = plan::DType::F32;
+  std::vector<float> shifts;               ///< the bias
+  std::vector<const void *> pixelsOfTaps;  ///< of each thread [taps][rowsAtATime]
+  std::vector<const float *> panelsOfTaps; ///< of each thread [taps]
+};
+
+/// Gradients of weights.
+class GemmConvWeights final : public GemmConv {
+public:
+  GemmConvWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
+                  const GemmKernels &kernels)
+      : GemmConv(op, scope, workspace, threads, kernels), pixels(op.n() * op.oh() * op.ow()),
+        items(taps * panelsOf(op.ic())) {
+    const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime;
+    blockUnits = std::min(units, roundUp((units + blocks - 1) / blocks, lineFloats));
+    // A line more, so that rows do not share sets of the cache.
+    rowFloats = roundUp(blockUnits, lineFloats) + lineFloats;
+    // A thread packs panels of its own, or all of them for its own rows: what takes less time, in cycles of a unit.
+    const int64_t packing = 16, row = 2, all = static_cast<int64_t>(threads);
+    splitsItems =
+        (items + all - 1) / all * (packing + row * op.oc()) <= items * (packing + row * ((op.oc() + all - 1) / all));
+    leftAt = reserve(rowFloats * op.oc());
+    panelAt = reserve(blockUnits * kernels.panel * all);
+    pixelsOfTap.resize(static_cast<size_t>(blockUnits * kernels.pairs * all));
+  }
+
+  void run(SlotTable slots, const RunContext &) override {
+    const int64_t most = blockUnits * kernels.pairs, groups = (op.oc() + kernels.lanes - 1) / kernels.lanes;
+    for (int64_t begin = 0; begin < pixels; begin += most) {
+      const int64_t count = std::min(most, pixels - begin);
+      split(groups, [&](int64_t group) {
+        const int64_t first = group * kernels.lanes;
+        kernels.turnRows[half](dst.at(slots) + bytesOf(begin * op.oc() + first), op.oc(), count,
+                               std::min(kernels.lanes, op.oc() - first), scratch(leftAt) + first * rowFloats,
+                               rowFloats);
+      });
+      parallelFor(threads, [&](unsigned thread) {
+        const int64_t rows = op.oc(), share = thread, all = threads;
+        if (splitsItems)
+          multiply(slots, thread, begin, count, {items * share / all, items * (share + 1) / all}, {0, rows});
+        else
+          multiply(slots, thread, begin, count, {0, items}, {rows * share / all, rows * (share + 1) / all});
+      });
+    }
+  }
+
+private:
+  struct Range {
+    int64_t begin, end;
+  };
+
+  /// Adds the products over `count` pixels from `begin` on, for some panels (an element of the window, and some input
+  /// channels) and some output channels.
+  void multiply(SlotTable slots, unsigned thread, int64_t begin, int64_t count, Range mine, Range rows) {
+    const std::byte *from = src.at(slots);
+    auto *to = reinterpret_cast<float *>(weights.at(slots));
+    float *panel = scratch(panelAt) + thread * blockUnits * kernels.panel;
+    const void **gathered = pixelsOfTap.data() + thread * blockUnits * kernels.pairs;
+    const void *left[rowsAtATime];
+    void *results[rowsAtATime];
+    const int64_t panels = panelsOf(op.ic());
+    for (int64_t item = mine.begin; item < mine.end; ++item) {
+      const int64_t tap = item / panels, first = item % panels * kernels.panel, width = widthOf(item % panels, op.ic());
+      if (item == mine.begin || item % panels == 0) {
+        const int64_t dy = tap / op.kw() * op.dilation_h() - op.pad_top(),
+                      dx = tap % op.kw() * op.dilation_w() - op.pad_left();
+        Pixel pixel(begin, op.oh(), op.ow());
+        for (int64_t i = 0; i < count; ++i, pixel.next()) {
+          const int64_t y = pixel.y * op.stride_h() + dy, x = pixel.x * op.stride_w() + dx;
+          const bool inside = y >= 0 && y < op.ih() && x >= 0 && x < op.iw();
+          gathered[i] = inside ? from + bytesOf(((pixel.n * op.ih() + y) * op.iw() + x) * op.ic())
+                               : reinterpret_cast<const std::byte *>(zeros.data());
+        }
+      }
+      kernels.packGathered[half](gathered, first, count, width, panel);
+      for (int64_t row = rows.begin; row < rows.end; row += rowsAtATime) {
+        const int64_t some = std::min(rowsAtATime, rows.end - row);
+        for (int64_t i = 0; i < some; ++i) {
+          left[i] = scratch(leftAt) + (row + i) * rowFloats;
+          results[i] = to + ((row + i) * taps + tap) * op.ic() + first;
+        }
+        const float *right = panel;
+        kernels.multiply(some, width, 1, unitsOf(count), left, 0, &right,
+                         {results, 0, false, op.accumulate() || begin > 0, nullptr, nullptr});
+      }
+    }
+  }
+
+  int64_t pixels, items; ///< items: panels of all elements of the window
+  int64_t blockUnits, rowFloats;
+  bool splitsItems;
+  int64_t leftAt, panelAt;
+  std::vector<const void *> pixelsOfTap; ///< of each thread, in a block
+};
+
+} // namespace
+
+std::unique_ptr<Op> makeGemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
+  const GemmKernels *kernels = loopsFor(scope.plan, gemmAvx2, gemmAvx512);
+  const plan::DType type = scope.slot(op.src()).dtype(), weights = scope.slot(op.weights()).dtype();
+  const bool half = type == plan::DType::BF16, gradient = op.kind() == plan::ConvKind::BackwardWeights;
+  if (!kernels || !op.nhwc() || op.groups() != 1 || op.epilogue() != plan::Epilogue::None ||
+      (!half && type != plan::DType::F32) || scope.slot(op.dst()).dtype() != type ||
+      weights != (gradient ? plan::DType::F32 : type))
+    return nullptr;
+  if (half) {
+    // Rows of pixels are read where they are: as pairs.
+    const int64_t depth = op.kind() == plan::ConvKind::Forward ? op.ic() : op.oc();
+    if (kernels != &gemmAvx512 || !__builtin_cpu_supports("avx512bf16") || (!gradient && depth % 2))
+      return nullptr;
+    kernels = &gemmBf16;
+  }
+  if (gradient)
+    return std::make_unique<GemmConvWeights>(op, scope, workspace, threads, *kernels);
+  return std::make_unique<GemmConvPixels>(op, scope, workspace, threads, *kernels);
+}
+
+} // namespace cleave
