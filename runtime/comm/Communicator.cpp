@@ -38,6 +38,8 @@ void Communicator::broadcast(const void *in, void *out, int64_t count, plan::DTy
 }
 
 std::string messageName(uint32_t tag, int32_t microbatch) {
+  if (tag == setupTag && microbatch == setupMicrobatch)
+    return "what rank 0 gathers";
   return microbatch < 0 ? fmt::format("message {}", tag) : fmt::format("message {} of microbatch {}", tag, microbatch);
 }
 

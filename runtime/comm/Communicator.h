@@ -47,6 +47,13 @@ public:
   void broadcast(const void *in, void *out, int64_t count, plan::DType dtype);
 };
 
+/// A rank with which this one exchanges messages, and the bytes of an iteration's messages.
+struct MessagePeer {
+  unsigned rank = 0;
+  uint64_t sends = 0, receives = 0;
+  uint64_t largest = 0; ///< of one message
+};
+
 class RankEndpoint {
 public:
   virtual ~RankEndpoint() = default;
@@ -62,6 +69,9 @@ public:
   /// Sets the number of threads that this rank may use to reduce and copy large buffers.
   virtual void setThreads(unsigned threads) = 0;
 
+  /// Says with which ranks this one will exchange messages, so that those of one host may use shared memory. Optional.
+  /// Called during set-up, when no message is in flight, by both ranks of a pair; only the first call has an effect.
+  virtual void link(std::span<const MessagePeer>) {}
   /// Starts a message; the memory must not change before waitSend. At most `reserveSends` messages may be in flight.
   virtual void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) = 0;
   virtual void waitSend(uint32_t tag, int32_t microbatch) = 0;
@@ -95,7 +105,11 @@ public:
   virtual std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) = 0;
 };
 
-/// "message 3 of microbatch 1": a message of the plan, for error messages.
+/// The name of what ranks send each other during set-up; no plan has it.
+constexpr uint32_t setupTag = 0x3fff0;
+constexpr int32_t setupMicrobatch = -1;
+
+/// "message 3 of microbatch 1", for error messages.
 std::string messageName(uint32_t tag, int32_t microbatch);
 
 } // namespace cleave

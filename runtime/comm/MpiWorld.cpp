@@ -8,6 +8,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/Exchange.h"
+#include "runtime/comm/SharedMessages.h"
 #include "runtime/comm/socket/Heartbeats.h"
 #include "runtime/comm/socket/PeerWatch.h"
 
@@ -157,11 +158,15 @@ public:
   }
   void setSilence(double value) override { watch->setSilence(value); }
   void setThreads(unsigned) override {}
+  void link(std::span<const MessagePeer> peers) override;
   void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void waitSend(uint32_t tag, int32_t microbatch) override;
   void waitAllSends() override;
   void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
-  void reserveSends(size_t count) override { sending.reserve(count); }
+  void reserveSends(size_t count) override {
+    sending.reserve(count);
+    pool.reserve(count);
+  }
   void checkMessage(uint32_t tag, int32_t microbatch) const override;
   void detach() override;
   void abort(const std::string &message, Status status = Status::Environment) override;
@@ -188,6 +193,7 @@ public:
   template <typename Describe> void waitShared(const SharedWait &awaited, Describe describe);
   /// Lets sends move on.
   void moveMessages() {
+    shared.move();
     if (int ignored; !sending.empty())
       check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, messages, &ignored, MPI_STATUS_IGNORE), "send");
   }
@@ -200,8 +206,10 @@ private:
     uint32_t tag;
     int32_t microbatch;
     MPI_Request request;
+    Outgoing *frame = nullptr; ///< through shared memory, without a request
   };
   void waitFor(Sending &sent);
+  template <typename Done, typename Describe> void waitMessage(unsigned peer, Done done, Describe describe);
   [[noreturn]] void fail(const std::string &text);
 
   MPI_Comm messages = MPI_COMM_NULL;
@@ -212,6 +220,9 @@ private:
   std::unique_ptr<Watchdog> dog;
   std::vector<uint32_t> everyone;
   std::vector<Sending> sending;
+  EarlyBuffers buffers;
+  SharedMessages shared;
+  OutgoingPool pool;
   std::map<std::vector<uint32_t>, std::unique_ptr<MpiCommunicator>> communicators;
 };
 
@@ -399,7 +410,8 @@ template <typename Describe> void MpiWorld::wait(MPI_Request &request, Describe 
   for (int i = 0; i < spinsBeforeYield; ++i)
     if (test())
       return;
-  const auto rest = [](uint32_t i) {
+  const auto rest = [&](uint32_t i) {
+    shared.move();
     ::sched_yield();
     return i % 256 == 0;
   };
@@ -418,10 +430,25 @@ template <typename Describe> void MpiWorld::waitShared(const SharedWait &awaited
   wait([&] { return awaited.done(); }, rest, describe);
 }
 
-constexpr uint32_t gatherTag = 0x3fff0; // of data that rank 0 gathers; with microbatch -1, which no plan uses
+/// Waits for a message through shared memory, to or from a rank.
+template <typename Done, typename Describe> void MpiWorld::waitMessage(unsigned peer, Done done, Describe describe) {
+  if (shared.spin(done))
+    return;
+  const auto rest = [&](uint32_t i) {
+    moveMessages();
+    if (i >= yieldsBeforeSleep)
+      shared.rest(peer);
+    else
+      ::sched_yield();
+    return i >= yieldsBeforeSleep;
+  };
+  wait(done, rest, describe);
+}
 
-std::string nameOf(uint32_t tag, int32_t microbatch) {
-  return tag == gatherTag && microbatch == -1 ? "what rank 0 gathers" : messageName(tag, microbatch);
+void MpiWorld::link(std::span<const MessagePeer> peers) {
+  const double kept = std::exchange(seconds, ExchangeCommunicator::sharingSeconds);
+  shared.link(*this, peers, buffers);
+  seconds = kept;
 }
 
 /// Encodes (tag, microbatch) as one MPI tag.
@@ -437,6 +464,11 @@ static int messageTag(uint32_t tag, int32_t microbatch, int largest) {
 void MpiWorld::checkMessage(uint32_t tag, int32_t microbatch) const { messageTag(tag, microbatch, largestTag); }
 
 void MpiWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  if (Connection *const memory = shared.with(peer)) {
+    Outgoing &frame = pool.take();
+    sending.push_back({peer, tag, microbatch, MPI_REQUEST_NULL, &frame});
+    return memory->start(frame, {0, tag, microbatch, bytes}, data);
+  }
   int name = messageTag(tag, microbatch, largestTag);
   size_t begin = 0;
   do {
@@ -450,10 +482,15 @@ void MpiWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag,
 }
 
 void MpiWorld::waitFor(Sending &sent) {
-  wait(sent.request, [&] {
-    return Awaited{fmt::format("{} to be received by rank {}", nameOf(sent.tag, sent.microbatch), sent.peer),
+  const auto describe = [&] {
+    return Awaited{fmt::format("{} to be received by rank {}", messageName(sent.tag, sent.microbatch), sent.peer),
                    {sent.peer}};
-  });
+  };
+  if (!sent.frame)
+    return wait(sent.request, describe);
+  waitMessage(
+      sent.peer, [&] { return sent.frame->done; }, describe);
+  pool.giveBack(*sent.frame);
 }
 
 void MpiWorld::waitSend(uint32_t tag, int32_t microbatch) {
@@ -468,12 +505,21 @@ void MpiWorld::waitSend(uint32_t tag, int32_t microbatch) {
 }
 
 void MpiWorld::waitAllSends() {
-  for (Sending &sent : sending)
-    waitFor(sent);
-  sending.clear();
+  while (!sending.empty()) {
+    waitFor(sending.back());
+    sending.pop_back();
+  }
 }
 
 void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
+  const auto describe = [&] {
+    return Awaited{fmt::format("{} from rank {}", messageName(tag, microbatch), peer), {peer}};
+  };
+  if (Connection *const memory = shared.with(peer)) {
+    memory->expect({0, tag, microbatch, bytes}, data);
+    return waitMessage(
+        peer, [&] { return !memory->awaits(); }, describe);
+  }
   int name = messageTag(tag, microbatch, largestTag);
   size_t begin = 0;
   do {
@@ -483,26 +529,27 @@ void MpiWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32
     check(MPI_Irecv(static_cast<std::byte *>(data) + begin, static_cast<int>(piece), MPI_BYTE, static_cast<int>(peer),
                     name, messages, &request),
           "receive");
-    wait(
-        request,
-        [&] {
-          return Awaited{fmt::format("{} from rank {}", nameOf(tag, microbatch), peer), {peer}};
-        },
-        &status);
+    wait(request, describe, &status);
     int got = 0;
     MPI_Get_count(&status, MPI_BYTE, &got);
     if (static_cast<size_t>(got) != piece)
       throw environmentError(
-          fmt::format("{} from rank {} must have {} bytes, found {}", nameOf(tag, microbatch), peer, piece, got));
+          fmt::format("{} from rank {} must have {} bytes, found {}", messageName(tag, microbatch), peer, piece, got));
     begin += piece;
   } while (begin < bytes);
 }
 
 void MpiWorld::detach() {
   for (Sending &sent : sending) { // non-empty only after a failure
+    if (sent.frame) {
+      pool.giveBack(*sent.frame);
+      continue;
+    }
     MPI_Cancel(&sent.request);
     MPI_Request_free(&sent.request);
   }
+  if (!sending.empty())
+    shared.forget();
   sending.clear();
 }
 
@@ -537,18 +584,18 @@ std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> byte
   uint64_t size = bytes.size();
   std::vector<std::vector<uint8_t>> all;
   if (me != 0) {
-    send(&size, sizeof size, 0, gatherTag, -1);
-    waitSend(gatherTag, -1);
-    send(bytes.data(), bytes.size(), 0, gatherTag, -1);
-    waitSend(gatherTag, -1);
+    send(&size, sizeof size, 0, setupTag, setupMicrobatch);
+    waitSend(setupTag, setupMicrobatch);
+    send(bytes.data(), bytes.size(), 0, setupTag, setupMicrobatch);
+    waitSend(setupTag, setupMicrobatch);
     return all;
   }
   all.resize(ranks);
   all[0].assign(bytes.begin(), bytes.end());
   for (unsigned rank = 1; rank < ranks; ++rank) {
-    recv(&size, sizeof size, rank, gatherTag, -1);
+    recv(&size, sizeof size, rank, setupTag, setupMicrobatch);
     all[rank].resize(size);
-    recv(all[rank].data(), size, rank, gatherTag, -1);
+    recv(all[rank].data(), size, rank, setupTag, setupMicrobatch);
   }
   return all;
 }

@@ -15,6 +15,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <map>
 
 namespace cleave {
 
@@ -98,23 +99,41 @@ HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned ra
     stepScalar = arena.data() + slot->offset();
 }
 
-/// Reserves space for the sends of an iteration, and checks that the world can carry every message.
+/// Reserves space for the sends of an iteration, checks that the world can carry every message, and tells it who
+/// exchanges how much.
 void HostExecutor::prepareMessages() {
   size_t most = 0;
+  std::map<unsigned, MessagePeer> peers;
   for (const auto *actions : {&resolved->train, &resolved->eval}) {
     size_t count = 0;
+    std::map<unsigned, MessagePeer> these;
+    const auto note = [&](const auto &message, uint64_t MessagePeer::*bytes, const ResolvedAction &action) {
+      world.checkMessage(message.tag(), action.microbatch);
+      const unsigned peer = rank.peers()->Get(message.peer());
+      these[peer].*bytes += message.bytes();
+      these[peer].largest = std::max<uint64_t>(these[peer].largest, message.bytes());
+    };
     for (const ResolvedAction &action : *actions)
       for (uint32_t i = 0; i < action.segment->ops.size(); ++i) {
         const plan::Step *step = action.segment->info->steps()->Get(i);
-        const auto *send = step->op_as_Send();
-        const auto *recv = step->op_as_Recv();
-        if (send || recv)
-          world.checkMessage(send ? send->tag() : recv->tag(), action.microbatch);
-        count += send != nullptr;
+        if (const auto *send = step->op_as_Send()) {
+          note(*send, &MessagePeer::sends, action);
+          ++count;
+        } else if (const auto *recv = step->op_as_Recv())
+          note(*recv, &MessagePeer::receives, action);
       }
     most = std::max(most, count);
+    for (const auto &[peer, one] : these) {
+      MessagePeer &all = peers[peer];
+      all = {peer, std::max(all.sends, one.sends), std::max(all.receives, one.receives),
+             std::max(all.largest, one.largest)};
+    }
   }
   world.reserveSends(most);
+  std::vector<MessagePeer> list;
+  for (const auto &[peer, one] : peers)
+    list.push_back(one);
+  world.link(list);
 }
 
 void HostExecutor::initialise() {

@@ -274,8 +274,14 @@ inline void checkSendInCollective(RankEndpoint &world, std::vector<std::string> 
     errors.push_back("a message sent before a collective is not what was sent");
 }
 
-inline std::vector<std::string> checkMessages(RankEndpoint &world) {
-  std::vector<std::string> errors;
+inline void linkAll(RankEndpoint &world, uint64_t bytes) {
+  std::vector<MessagePeer> peers;
+  for (unsigned peer = 0; peer < world.size(); ++peer)
+    peers.push_back({peer, bytes, bytes, bytes});
+  world.link(peers);
+}
+
+inline void checkMessages(RankEndpoint &world, std::vector<std::string> &errors) {
   unsigned n = world.size(), me = world.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
   auto fill = [](unsigned rank, uint32_t tag, int32_t microbatch, size_t count) {
     return std::vector<uint32_t>(count, rank * 1000003 + tag * 101 + static_cast<uint32_t>(microbatch));
@@ -305,6 +311,14 @@ inline std::vector<std::string> checkMessages(RankEndpoint &world) {
     }
   if (n > 2)
     checkSendInCollective(world, errors);
+}
+
+inline std::vector<std::string> checkMessages(RankEndpoint &world) {
+  std::vector<std::string> errors;
+  const unsigned n = world.size(), me = world.rank();
+  checkMessages(world, errors);
+  linkAll(world, 0);
+  checkMessages(world, errors);
   std::vector<uint8_t> bytes(me == 0 ? 100000 : 3, me == 0 ? 42 : 1);
   world.broadcast(bytes);
   if (bytes != std::vector<uint8_t>(100000, 42))

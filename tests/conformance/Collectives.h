@@ -12,7 +12,10 @@ namespace cleave::test {
 
 /// Runs all checks on this rank (all ranks of `world` must call it). Returns the failures as text.
 std::vector<std::string> checkCollectives(RankEndpoint &world);
+/// Checks messages before and after the ranks are linked.
 std::vector<std::string> checkMessages(RankEndpoint &world);
+/// Links all ranks for messages of so many bytes.
+void linkAll(RankEndpoint &world, uint64_t bytes);
 
 /// The shared segments that this process has mapped.
 unsigned sharedSegments();

@@ -28,6 +28,7 @@ static void reduceForEver(Communicator &group) {
 /// Rank 0 fails; a wait on the other ranks must report this.
 static int failingRank(RankEndpoint &world) {
   Communicator &all = everyone(world);
+  test::linkAll(world, 0);
   world.setTimeout(60);
   try {
     if (world.rank() == 0)
@@ -83,8 +84,11 @@ int main(int argc, char **argv) {
   if (plain)
     refuse.emplace();
   auto errors = test::checkCollectives(*world);
-  if (const unsigned found = test::sharedSegments(); (found > 0) != (!plain && world->size() > 1))
-    errors.push_back("shared segments: " + std::to_string(found));
+  const unsigned ofGroups = test::sharedSegments(), others = world->size() - 1;
+  test::linkAll(*world, 0);
+  if (const unsigned all = test::sharedSegments();
+      (ofGroups > 0) != (!plain && others > 0) || all - ofGroups != (plain ? 0 : others))
+    errors.push_back("shared segments: " + std::to_string(ofGroups) + " and then " + std::to_string(all));
   auto more = test::checkMessages(*world);
   errors.insert(errors.end(), more.begin(), more.end());
   if (world->size() > 1)

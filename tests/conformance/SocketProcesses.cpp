@@ -1,6 +1,7 @@
 // The communicator checks on processes with torchrun's environment, and cases that need processes: a rank that is
 // killed, stopped, or hangs. `conformance_sockets RANKS [CASE]` launches copies of itself; prints one line per case,
-// exit status 1 on failure. Cases run with collectives over shared memory and, "plain", over the connections.
+// exit status 1 on failure. Cases run over shared memory and, "plain", over the connections, while the other ranks wait
+// in a collective and for a message.
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "tests/conformance/CollectiveChecks.h"
@@ -48,7 +49,7 @@ void fillDescriptors() {
 enum class Way { Shared, Plain, Partly };
 constexpr const char *wayNames[] = {"shared", "plain", "partly"};
 
-/// Makes the group of all ranks.
+/// Makes the group of all ranks, and links them.
 void prepare(RankEndpoint &world, Way way) {
   if (way == Way::Plain)
     static const test::NoSegments refuse; // for the rest of this process
@@ -58,6 +59,7 @@ void prepare(RankEndpoint &world, Way way) {
   const unsigned expected = way == Way::Shared && world.size() > 1, found = test::sharedSegments();
   if (found != expected)
     throw environmentError(fmt::format("rank {} uses {} segments", world.rank(), found));
+  test::linkAll(world, 0);
 }
 
 void checkAll(RankEndpoint &world) {
@@ -75,7 +77,7 @@ void checkAll(RankEndpoint &world) {
 struct Case {
   std::string name, expected;
   double timeout;                           ///< of all ranks
-  std::function<void(RankEndpoint &)> last; ///< run by the last rank; the others reduce in a loop
+  std::function<void(RankEndpoint &)> last; ///< run by the last rank; the others wait for it
   bool ends;                                ///< whether the last rank ends by itself
 };
 
@@ -116,19 +118,22 @@ const std::vector<Case> &cases() {
   return all;
 }
 
-/// Runs a rank other than the last one. If the last rank is stopped, only rank 0 waits for it: it alone knows, at the
-/// end of its wait, that no heartbeats come. The others call checkPeers.
-void expectFailure(RankEndpoint &world, const Case &what) {
+/// Runs a rank other than the last one, which waits in a collective or for a message. If the last rank is stopped, only
+/// rank 0 waits for it: it alone knows, at the end of its wait, that no heartbeats come. The others call checkPeers.
+void expectFailure(RankEndpoint &world, const Case &what, bool message) {
   world.barrier();
   if (what.name == "stopped" && world.rank() != 0)
     for (;;) {
       world.checkPeers();
       pause(0.01);
     }
+  char byte;
+  if (message)
+    world.recv(&byte, 1, world.size() - 1, 0, 0);
   reduceForEver(world);
 }
 
-int rankMain(const std::string &name, Way way) {
+int rankMain(const std::string &name, Way way, bool message) {
   const auto who = torchEnvironment();
   if (!who)
     return 2;
@@ -145,7 +150,7 @@ int rankMain(const std::string &name, Way way) {
         const bool last = world.rank() + 1 == world.size();
         world.setTimeout(what.timeout);
         if (!last)
-          expectFailure(world, what);
+          expectFailure(world, what, message);
         world.barrier();
         what.last(world);
         return 0;
@@ -159,7 +164,8 @@ int rankMain(const std::string &name, Way way) {
   return 2;
 }
 
-pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t port, const std::string &name, Way way) {
+pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t port, const std::string &name, Way way,
+                bool message) {
   const pid_t child = ::fork();
   if (child != 0)
     return child;
@@ -170,18 +176,19 @@ pid_t startRank(const char *program, unsigned rank, unsigned ranks, uint16_t por
                                         {"MASTER_PORT", port}})
     ::setenv(variable, std::to_string(value).c_str(), 1);
   ::setenv("MASTER_ADDR", "localhost", 1);
-  ::execl(program, program, "rank", name.c_str(), std::to_string(static_cast<int>(way)).c_str(), nullptr);
+  ::execl(program, program, "rank", name.c_str(), std::to_string(static_cast<int>(way)).c_str(),
+          message ? "message" : "collective", nullptr);
   ::_exit(127);
 }
 
 /// Runs a case. Returns the number of ranks that did not end as expected.
-int launch(unsigned ranks, const std::string &name, Way way) {
+int launch(unsigned ranks, const std::string &name, Way way, bool message = false) {
   const char *program = "/proc/self/exe";
   const uint16_t port = Endpoint::ofSelf(listenOn(0)).port();
   const auto began = Clock::now();
   std::vector<pid_t> children;
   for (unsigned rank = 0; rank < ranks; ++rank)
-    children.push_back(startRank(program, rank, ranks, port, name, way));
+    children.push_back(startRank(program, rank, ranks, port, name, way, message));
   int wrong = 0;
   const auto end = [&](unsigned rank, bool expected, const char *what) {
     int status = 0;
@@ -203,8 +210,8 @@ int launch(unsigned ranks, const std::string &name, Way way) {
     std::fprintf(stderr, "%s: the others noticed after %.1f s\n", name.c_str(), took);
     ++wrong;
   }
-  std::fprintf(stderr, "%s, %s: %u ranks, %.2f s, %d wrong\n", name.c_str(), wayNames[static_cast<int>(way)], ranks,
-               took, wrong);
+  std::fprintf(stderr, "%s, %s%s: %u ranks, %.2f s, %d wrong\n", name.c_str(), wayNames[static_cast<int>(way)],
+               message ? ", a message" : "", ranks, took, wrong);
   return wrong;
 }
 
@@ -213,8 +220,8 @@ int launch(unsigned ranks, const std::string &name, Way way) {
 int main(int argc, char **argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    if (argc > 3 && std::string(argv[1]) == "rank")
-      return rankMain(argv[2], static_cast<Way>(std::atoi(argv[3])));
+    if (argc > 4 && std::string(argv[1]) == "rank")
+      return rankMain(argv[2], static_cast<Way>(std::atoi(argv[3])), std::string(argv[4]) == "message");
     const auto ranks = static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 2);
     const std::string only = argc > 2 ? argv[2] : "";
     int wrong = 0;
@@ -223,7 +230,8 @@ int main(int argc, char **argv) {
         wrong += launch(ranks, "all", way);
       for (const Case &what : cases())
         if (ranks > 1 && way != Way::Partly && (only.empty() || only == what.name))
-          wrong += launch(ranks, what.name, way);
+          for (const bool message : {false, true})
+            wrong += launch(ranks, what.name, way, message);
     }
     return wrong ? 1 : 0;
   } catch (const std::exception &error) {

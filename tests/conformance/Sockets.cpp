@@ -68,6 +68,12 @@ std::vector<std::string> eachWorld(unsigned ranks, const std::function<void(Rank
   });
 }
 
+/// Whether messages go through shared memory.
+void linkIf(bool linked, RankEndpoint &world) {
+  if (linked)
+    test::linkAll(world, 0);
+}
+
 std::vector<std::string> none(unsigned ranks) { return std::vector<std::string>(ranks); }
 
 bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
@@ -101,8 +107,10 @@ TEST_CASE("sockets: collectives and messages, 1 to 5 ranks") {
 }
 
 TEST_CASE("sockets: large messages in both directions at once, while a collective runs") {
+  const bool linked = GENERATE(false, true);
   constexpr size_t count = 12 << 20; // 48 MiB
   CHECK(eachWorld(3, [&](RankEndpoint &world) {
+          linkIf(linked, world);
           const unsigned me = world.rank();
           std::vector<uint32_t> out(count, me + 1), in(count), all{0, 1, 2};
           for (unsigned peer = 0; peer < 3; ++peer)
@@ -124,8 +132,10 @@ TEST_CASE("sockets: large messages in both directions at once, while a collectiv
 }
 
 TEST_CASE("sockets: many small messages, taken late and in another order") {
+  const bool linked = GENERATE(false, true);
   constexpr uint32_t many = 5000;
   CHECK(eachWorld(2, [&](RankEndpoint &world) {
+          linkIf(linked, world);
           std::vector<uint32_t> out(many);
           std::iota(out.begin(), out.end(), 0u);
           for (uint32_t i = 0; i < many; ++i)
@@ -141,8 +151,10 @@ TEST_CASE("sockets: many small messages, taken late and in another order") {
 }
 
 TEST_CASE("sockets: a rank that is not waited for is read no further than the buffers reach") {
+  const bool linked = GENERATE(false, true);
   constexpr size_t count = 30 << 20; // 120 MiB per message: more than a rank may buffer
   CHECK(eachWorld(3, [&](RankEndpoint &world) {
+          linkIf(linked, world);
           if (world.rank() == 0) {
             std::vector<uint8_t> out(count, 7);
             world.send(out.data(), count, 1, 5, 0);
@@ -168,7 +180,9 @@ TEST_CASE("sockets: a rank that is not waited for is read no further than the bu
 }
 
 TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
+  const bool linked = GENERATE(false, true);
   const auto thrown = eachWorld(4, [&](RankEndpoint &world) {
+    linkIf(linked, world);
     char byte;
     if (world.rank() == 2)
       throw environmentError("planted");
@@ -187,7 +201,9 @@ TEST_CASE("sockets: one rank's failure ends the others' waits and names it") {
 }
 
 TEST_CASE("sockets: waits have a deadline that names who and what was awaited") {
+  const bool linked = GENERATE(false, true);
   const auto thrown = eachWorld(3, [&](RankEndpoint &world) {
+    linkIf(linked, world);
     world.setTimeout(world.rank() == 0 ? 0.3 : 30);
     char byte;
     if (world.rank() == 0)
@@ -247,7 +263,9 @@ TEST_CASE("sockets: all ranks end with the status of the first that fails") {
 }
 
 TEST_CASE("sockets: a message of another size is refused") {
+  const bool linked = GENERATE(false, true);
   const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
+    linkIf(linked, world);
     int data[2] = {};
     if (world.rank() == 0)
       world.send(data, 8, 1, 0, 0);
@@ -260,11 +278,13 @@ TEST_CASE("sockets: a message of another size is refused") {
 }
 
 TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for in vain") {
+  const bool linked = GENERATE(false, true);
   const uint16_t port = freePort();
   std::atomic<bool> gone{false};
   const auto thrown = eachRank(3, [&](unsigned rank) {
     auto world = std::make_unique<SocketWorld>(rankOf(rank, 3, port), 30);
     world->setTimeout(30);
+    linkIf(linked, *world);
     if (rank == 2) {
       int value = 5;
       world->send(&value, 4, 1, 0, 0);
@@ -294,7 +314,9 @@ TEST_CASE("sockets: a rank that ends early has not failed, but is not waited for
 }
 
 TEST_CASE("sockets: after a failure nothing of a rank's memory is sent") {
+  const bool linked = GENERATE(false, true);
   const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
+    linkIf(linked, world);
     if (world.rank() == 1)
       throw environmentError("planted");
     auto data = std::make_unique<std::vector<char>>(64 << 20);

@@ -2,6 +2,7 @@
 #include "runtime/comm/socket/SocketWorld.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/comm/socket/SocketStream.h"
 
 #include <cassert>
 #include <cstring>
@@ -55,11 +56,11 @@ private:
 };
 
 void SocketCommunicator::expect(unsigned m, void *data, size_t bytes) {
-  world.expect(ranks[m], {channel, 0, 0, bytes}, data);
+  world.expect(*world.connections[ranks[m]], {channel, 0, 0, bytes}, data);
 }
 
 void SocketCommunicator::start(unsigned m, const void *data, size_t bytes) {
-  world.start(frames[m], ranks[m], {channel, 0, 0, bytes}, data);
+  world.connections[ranks[m]]->start(frames[m], {channel, 0, 0, bytes}, data);
 }
 
 void SocketCommunicator::finish() {
@@ -149,7 +150,8 @@ SocketWorld::SocketWorld(const TorchEnvironment &who, double limit) : me(who.ran
   watch->check();
   assert(sockets.size() == ranks && "only a failure ends the meeting early");
   for (unsigned rank = 0; rank < ranks; ++rank)
-    connections.push_back(std::make_unique<Connection>(std::move(sockets[rank]), rank, buffers));
+    connections.push_back(
+        std::make_unique<Connection>(std::make_unique<SocketStream>(std::move(sockets[rank])), rank, buffers));
   polls.resize(ranks + 1);
   reserveSends(64);
 }
@@ -191,13 +193,9 @@ void SocketWorld::fail(const std::string &text) {
   throw environmentError(text);
 }
 
-void SocketWorld::start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data) {
-  connections[peer]->start(frame, header, data);
-}
-
-void SocketWorld::expect(unsigned peer, const FrameHeader &header, void *data) {
+void SocketWorld::expect(Connection &from, const FrameHeader &header, void *data) {
   try {
-    connections[peer]->expect(header, data);
+    from.expect(header, data);
   } catch (const Error &error) { // the sizes differ
     fail(error.what());
   }
@@ -205,7 +203,7 @@ void SocketWorld::expect(unsigned peer, const FrameHeader &header, void *data) {
 
 /// Writes pending output and reads expected input; returns whether any bytes moved.
 bool SocketWorld::move() {
-  bool moved = false;
+  bool moved = shared.move();
   for (auto &connection : connections) {
     if (connection->sends())
       moved |= connection->write();
@@ -285,31 +283,46 @@ void SocketWorld::wait(Done done, Describe describe, Rest rest) {
   watch->setWaiting(false);
 }
 
-void SocketWorld::reserveSends(size_t count) {
-  idle.reserve(count);
-  sending.reserve(count);
-  while (pool.size() < count) {
-    pool.push_back(std::make_unique<Outgoing>());
-    idle.push_back(pool.back().get());
+/// Waits for a message to or from a rank.
+template <typename Done, typename Describe> void SocketWorld::waitMessage(unsigned peer, Done done, Describe describe) {
+  if (!shared.with(peer))
+    return wait(done, describe);
+  try {
+    if (shared.spin(done))
+      return;
+  } catch (const Error &error) { // a frame of the wrong size
+    fail(error.what());
   }
+  awaited = connections[peer].get();
+  wait(done, describe, [&](Clock::time_point) {
+    shared.rest(peer);
+    sleep(Clock::now()); // takes what has arrived, and notices closed connections
+    shared.move();       // what was sent before a connection closed
+  });
+  awaited = nullptr;
+}
+
+void SocketWorld::link(std::span<const MessagePeer> peers) {
+  const double kept = std::exchange(seconds, ExchangeCommunicator::sharingSeconds);
+  shared.link(*this, peers, buffers);
+  seconds = kept;
 }
 
 void SocketWorld::send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
   const FrameHeader header{0, tag, microbatch, bytes};
   if (peer == me)
     return connections[me]->keep(header, data);
-  if (idle.empty())
-    reserveSends(2 * pool.size());
-  Outgoing *frame = idle.back();
-  idle.pop_back();
-  sending.push_back(frame);
-  start(*frame, peer, header, data);
+  Outgoing &frame = pool.take();
+  sending.push_back(&frame);
+  Connection *const memory = shared.with(peer);
+  (memory ? *memory : *connections[peer]).start(frame, header, data);
 }
 
 void SocketWorld::waitFor(Outgoing &frame) {
-  wait([&] { return frame.done; },
-       [&] { return fmt::format("{} to be received by rank {}", frame.header.name(), frame.peer); });
-  idle.push_back(&frame);
+  waitMessage(
+      frame.peer, [&] { return frame.done; },
+      [&] { return fmt::format("{} to be received by rank {}", frame.header.name(), frame.peer); });
+  pool.giveBack(frame);
 }
 
 void SocketWorld::waitSend(uint32_t tag, int32_t microbatch) {
@@ -332,10 +345,12 @@ void SocketWorld::waitAllSends() {
 
 void SocketWorld::recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) {
   watch->check();
-  Connection &from = *connections[peer];
+  Connection *const memory = shared.with(peer);
+  Connection &from = memory ? *memory : *connections[peer];
   const FrameHeader header{0, tag, microbatch, bytes};
-  expect(peer, header, data);
-  wait([&] { return !from.awaits(); }, [&] { return fmt::format("{} from rank {}", header.name(), peer); });
+  expect(from, header, data);
+  waitMessage(
+      peer, [&] { return !from.awaits(); }, [&] { return fmt::format("{} from rank {}", header.name(), peer); });
 }
 
 void SocketWorld::detach() {
@@ -343,7 +358,9 @@ void SocketWorld::detach() {
     return;
   for (auto &connection : connections)
     connection->forget();
-  idle.insert(idle.end(), sending.begin(), sending.end());
+  shared.forget();
+  for (Outgoing *frame : sending)
+    pool.giveBack(*frame);
   sending.clear();
 }
 
@@ -360,17 +377,17 @@ std::vector<std::vector<uint8_t>> SocketWorld::gather(std::span<const uint8_t> b
   uint64_t size = bytes.size();
   std::vector<std::vector<uint8_t>> all;
   if (me != 0) {
-    send(&size, sizeof size, 0, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
-    send(bytes.data(), bytes.size(), 0, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
-    waitSend(FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
+    send(&size, sizeof size, 0, setupTag, setupMicrobatch);
+    send(bytes.data(), bytes.size(), 0, setupTag, setupMicrobatch);
+    waitSend(setupTag, setupMicrobatch);
     return all;
   }
   all.resize(ranks);
   all[0].assign(bytes.begin(), bytes.end());
   for (unsigned rank = 1; rank < ranks; ++rank) {
-    recv(&size, sizeof size, rank, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
+    recv(&size, sizeof size, rank, setupTag, setupMicrobatch);
     all[rank].resize(size);
-    recv(all[rank].data(), size, rank, FrameHeader::gatherTag, FrameHeader::gatherMicrobatch);
+    recv(all[rank].data(), size, rank, setupTag, setupMicrobatch);
   }
   return all;
 }

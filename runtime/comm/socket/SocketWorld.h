@@ -1,11 +1,12 @@
 // Ranks as processes started by a launcher with torchrun's environment: no MPI, one TCP connection per pair of ranks,
-// and one more to rank 0 for heartbeats (PeerWatch.h). Any wait makes progress on all connections. A message counts as
-// sent when the system has taken its bytes. An early message is stored in a reusable buffer of the receiver, which
-// grows to the maximum needed; otherwise nothing is allocated after set-up.
+// and one more to rank 0 for heartbeats (PeerWatch.h). Messages of ranks that share memory go through it instead. Any
+// wait makes progress on all connections. A message counts as sent when the system, or the shared memory, has taken its
+// bytes. An early message is stored in a reusable buffer of the receiver, which grows to the maximum needed; otherwise
+// nothing is allocated after set-up.
 #pragma once
-#include "runtime/comm/Communicator.h"
+#include "runtime/comm/Connection.h"
 #include "runtime/comm/Exchange.h"
-#include "runtime/comm/socket/Connection.h"
+#include "runtime/comm/SharedMessages.h"
 #include "runtime/comm/socket/PeerWatch.h"
 #include "runtime/comm/socket/Rendezvous.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
@@ -31,11 +32,15 @@ public:
   void setTimeout(double value) override;
   void setSilence(double value) override { watch->setSilence(value); }
   void setThreads(unsigned) override {}
+  void link(std::span<const MessagePeer> peers) override;
   void send(const void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
   void waitSend(uint32_t tag, int32_t microbatch) override;
   void waitAllSends() override;
   void recv(void *data, size_t bytes, unsigned peer, uint32_t tag, int32_t microbatch) override;
-  void reserveSends(size_t count) override;
+  void reserveSends(size_t count) override {
+    sending.reserve(count);
+    pool.reserve(count);
+  }
   void checkMessage(uint32_t, int32_t) const override {}
   void detach() override;
   void abort(const std::string &message, Status status = Status::Environment) override {
@@ -55,12 +60,12 @@ private:
   friend class SocketCommunicator;
   SocketCommunicator &all();
   SocketCommunicator &find(std::span<const uint32_t> list);
-  void start(Outgoing &frame, unsigned peer, const FrameHeader &header, const void *data);
-  void expect(unsigned peer, const FrameHeader &header, void *data);
+  void expect(Connection &from, const FrameHeader &header, void *data);
   template <typename Done, typename Describe> void wait(Done done, Describe describe) {
     wait(done, describe, [this](Clock::time_point deadline) { sleep(deadline); });
   }
   template <typename Done, typename Describe, typename Rest> void wait(Done done, Describe describe, Rest rest);
+  template <typename Done, typename Describe> void waitMessage(unsigned peer, Done done, Describe describe);
   bool delays(const Connection &connection) const;
   void waitFor(Outgoing &frame);
   bool move();
@@ -79,8 +84,9 @@ private:
   const Connection *awaited = nullptr;                  ///< to the rank that this one waits for in shared memory
   std::vector<pollfd> polls;
   std::map<std::vector<uint32_t>, std::unique_ptr<SocketCommunicator>> communicators;
-  std::vector<std::unique_ptr<Outgoing>> pool;
-  std::vector<Outgoing *> idle, sending;
+  SharedMessages shared;
+  OutgoingPool pool;
+  std::vector<Outgoing *> sending;
 };
 
 } // namespace cleave

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -52,6 +53,7 @@ TEST_CASE("executor: an iteration allocates nothing of ours") {
 TEST_CASE("sockets: collectives and awaited messages allocate nothing") {
   const uint16_t port = Endpoint::ofSelf(listenOn(0)).port();
   std::vector<size_t> counts(2, 1000);
+  const bool linked = GENERATE(false, true);
   const auto run = [&](unsigned rank) {
     TorchEnvironment who;
     who.rank = rank;
@@ -61,6 +63,8 @@ TEST_CASE("sockets: collectives and awaited messages allocate nothing") {
     SocketWorld world(who, 30);
     const std::vector<uint32_t> both{0, 1};
     Communicator &group = world.group(both);
+    if (linked)
+      world.link(std::array{MessagePeer{1 - rank, 16000, 16000, 4000}});
     std::vector<float> data(3'000'000, 1), in(1000);
     const auto iteration = [&] {
       for (int32_t microbatch = 0; microbatch < 4; ++microbatch) {

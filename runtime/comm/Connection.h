@@ -1,11 +1,15 @@
-// One TCP connection between two ranks, with framing: collectives and messages share it. It never blocks; call write()
-// and read() when poll() reports it ready. An expected frame is read directly to its destination. An early frame is
-// stored in a reusable buffer, so that a loop allocates memory only until the maximum has been reached.
+// A stream of bytes between two ranks, a TCP connection (socket/SocketStream.h) or shared memory (SharedMessages.h),
+// with framing. It never blocks. An expected frame is read directly to its destination. An early frame is stored in a
+// reusable buffer, so that a loop allocates memory only until the maximum has been reached.
 #pragma once
-#include "runtime/comm/socket/Socket.h"
-
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
+
+#include <sys/uio.h>
 
 namespace cleave {
 
@@ -15,9 +19,6 @@ struct FrameHeader {
   uint32_t tag = 0;
   int32_t microbatch = 0;
   uint64_t bytes = 0;
-  static constexpr uint32_t gatherTag =
-      UINT32_MAX; ///< of data that rank 0 gathers; with gatherMicrobatch, which no plan uses
-  static constexpr int32_t gatherMicrobatch = INT32_MIN;
   /// For error messages, as "message 3 of microbatch 1".
   std::string name() const;
   bool sameKey(const FrameHeader &other) const {
@@ -33,6 +34,18 @@ struct Outgoing {
   bool done = true;
   unsigned peer = 0;
   Outgoing *next = nullptr;
+};
+
+/// Outgoing frames for reuse.
+class OutgoingPool {
+public:
+  void reserve(size_t count);
+  Outgoing &take();
+  void giveBack(Outgoing &frame) { idle.push_back(&frame); }
+
+private:
+  std::vector<std::unique_ptr<Outgoing>> all;
+  std::vector<Outgoing *> idle;
 };
 
 /// Destination of the next frame with this key. One at a time per connection.
@@ -60,12 +73,25 @@ private:
   std::vector<Buffer> idle;
 };
 
+/// Carries a connection's bytes.
+class ByteStream {
+public:
+  virtual ~ByteStream() = default;
+  /// Moves as many bytes as possible without waiting; returns how many. Negative: the other side has gone.
+  virtual ssize_t write(std::span<iovec> parts) = 0;
+  virtual ssize_t read(std::byte *to, size_t most) = 0;
+  /// For poll(); -1: none.
+  virtual int fd() const { return -1; }
+  /// How many bytes to read at once if a frame needs fewer.
+  virtual size_t readAhead() const = 0;
+};
+
 class Connection {
 public:
-  Connection(Socket socket, unsigned peer, EarlyBuffers &buffers);
+  Connection(std::unique_ptr<ByteStream> stream, unsigned peer, EarlyBuffers &buffers);
 
   unsigned peer() const { return other; }
-  int fd() const { return closed ? -1 : socket.fd(); }
+  int fd() const { return closed ? -1 : stream->fd(); }
   /// Whether the other side has closed the connection or it failed.
   bool isClosed() const { return closed; }
   bool sends() const { return head; }
@@ -86,13 +112,14 @@ public:
   void forget();
 
 private:
+  bool take(std::byte *to, size_t most, size_t &count);
   bool fill();
   bool place();
   bool receive();
   void finish();
   void checkSize(const FrameHeader &found) const;
 
-  Socket socket;
+  std::unique_ptr<ByteStream> stream;
   unsigned other;
   EarlyBuffers &buffers;
   bool closed = false;
@@ -103,8 +130,8 @@ private:
     EarlyBuffers::Buffer buffer;
   };
   Incoming incoming;
-  std::vector<Early> early;             ///< in order of arrival
-  std::unique_ptr<std::byte[]> staging; ///< bytes [begin, end) were read but not processed
+  std::vector<Early> early;       ///< in order of arrival
+  std::vector<std::byte> staging; ///< bytes [begin, end) were read but not processed
   size_t begin = 0, end = 0;
   FrameHeader current;
   bool inFrame = false; ///< `current` is valid

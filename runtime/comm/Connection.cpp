@@ -1,24 +1,32 @@
-// Frames over one socket.
-#include "runtime/comm/socket/Connection.h"
+// Frames over one stream of bytes.
+#include "runtime/comm/Connection.h"
 
 #include "runtime/base/Error.h"
 #include "runtime/comm/Communicator.h"
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
-#include <sys/uio.h>
 
 namespace cleave {
 
-static constexpr size_t stagingBytes = 64 << 10;
+std::string FrameHeader::name() const { return channel ? "a block of a collective" : messageName(tag, microbatch); }
 
-std::string FrameHeader::name() const {
-  if (channel)
-    return "a block of a collective";
-  return tag == gatherTag && microbatch == gatherMicrobatch ? "what rank 0 gathers" : messageName(tag, microbatch);
+void OutgoingPool::reserve(size_t count) {
+  idle.reserve(count);
+  while (all.size() < count) {
+    all.push_back(std::make_unique<Outgoing>());
+    idle.push_back(all.back().get());
+  }
+}
+
+Outgoing &OutgoingPool::take() {
+  if (idle.empty())
+    reserve(std::max<size_t>(1, 2 * all.size()));
+  Outgoing *frame = idle.back();
+  idle.pop_back();
+  return *frame;
 }
 
 EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
@@ -49,8 +57,9 @@ void EarlyBuffers::giveBack(Buffer buffer) {
   idle.push_back(std::move(buffer));
 }
 
-Connection::Connection(Socket made, unsigned peer, EarlyBuffers &buffers)
-    : socket(std::move(made)), other(peer), buffers(buffers), staging(new std::byte[stagingBytes]) {
+Connection::Connection(std::unique_ptr<ByteStream> made, unsigned peer, EarlyBuffers &buffers)
+    : stream(std::move(made)), other(peer), buffers(buffers),
+      staging(std::max(sizeof(FrameHeader), stream->readAhead())) {
   early.reserve(64);
 }
 
@@ -72,22 +81,16 @@ bool Connection::write() {
   while (head && !closed) {
     const size_t headerBytes = sizeof head->header, whole = headerBytes + head->header.bytes;
     iovec parts[2];
-    int count = 0;
+    size_t count = 0;
     if (head->written < headerBytes)
       parts[count++] = {reinterpret_cast<std::byte *>(&head->header) + head->written, headerBytes - head->written};
     const size_t sent = head->written - std::min(head->written, headerBytes);
     if (head->header.bytes > sent)
       parts[count++] = {const_cast<std::byte *>(head->data) + sent, head->header.bytes - sent};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = static_cast<size_t>(count);
-    const ssize_t written = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0) {
-      closed = closed || errno != EAGAIN;
+    const ssize_t written = stream->write({parts, count});
+    closed = written < 0;
+    if (written <= 0)
       return moved;
-    }
     moved = true;
     head->written += static_cast<size_t>(written);
     if (head->written < whole)
@@ -126,25 +129,25 @@ void Connection::keep(const FrameHeader &header, const void *data) {
   early.push_back(std::move(made));
 }
 
+/// Reads bytes and adds their number to `count`; returns false if none are available.
+bool Connection::take(std::byte *to, size_t most, size_t &count) {
+  const ssize_t found = stream->read(to, most);
+  closed = found < 0;
+  if (found > 0)
+    count += static_cast<size_t>(found);
+  return found > 0;
+}
+
 /// Reads into the staging area; returns false if no bytes are available.
 bool Connection::fill() {
   if (begin == end)
     begin = end = 0;
-  if (end == stagingBytes) {
-    std::memmove(staging.get(), staging.get() + begin, end - begin);
+  if (end == staging.size()) {
+    std::memmove(staging.data(), staging.data() + begin, end - begin);
     end -= begin;
     begin = 0;
   }
-  for (;;) {
-    const ssize_t found = ::recv(socket.fd(), staging.get() + end, stagingBytes - end, MSG_DONTWAIT);
-    if (found < 0 && errno == EINTR)
-      continue;
-    if (found == 0 || (found < 0 && errno != EAGAIN))
-      closed = true;
-    if (found > 0)
-      end += static_cast<size_t>(found);
-    return found > 0;
-  }
+  return take(staging.data() + end, staging.size() - end, end);
 }
 
 /// Finds memory for the current frame; returns false if the frame must wait. If this rank waits for a later frame, the
@@ -170,20 +173,12 @@ bool Connection::place() {
 /// Receives bytes of the current frame; returns false if none are available.
 bool Connection::receive() {
   const size_t missing = current.bytes - received;
-  if (begin == end && missing >= stagingBytes) { // large frames bypass the staging area
-    const ssize_t found = ::recv(socket.fd(), target + received, missing, MSG_DONTWAIT);
-    if (found < 0 && errno == EINTR)
-      return true;
-    if (found == 0 || (found < 0 && errno != EAGAIN))
-      closed = true;
-    if (found > 0)
-      received += static_cast<size_t>(found);
-    return found > 0;
-  }
+  if (begin == end && missing >= staging.size()) // large frames bypass the staging area
+    return take(target + received, missing, received);
   if (begin == end && missing && !fill())
     return false;
   if (const size_t bytes = std::min(missing, end - begin)) {
-    std::memcpy(target + received, staging.get() + begin, bytes);
+    std::memcpy(target + received, staging.data() + begin, bytes);
     begin += bytes;
     received += bytes;
   }
@@ -217,7 +212,7 @@ bool Connection::read() {
           break;
         continue;
       }
-      std::memcpy(&current, staging.get() + begin, sizeof current);
+      std::memcpy(&current, staging.data() + begin, sizeof current);
       begin += sizeof current;
       inFrame = true;
     }
