@@ -434,13 +434,15 @@ template <typename Describe> void MpiWorld::waitShared(const SharedWait &awaited
 template <typename Done, typename Describe> void MpiWorld::waitMessage(unsigned peer, Done done, Describe describe) {
   if (shared.spin(done))
     return;
-  const auto rest = [&](uint32_t i) {
-    moveMessages();
-    if (i >= yieldsBeforeSleep)
-      shared.rest(peer);
-    else
+  const auto rest = [&, idle = 0u](uint32_t) mutable {
+    idle = shared.move() ? 0 : idle + 1;
+    if (idle < yieldsBeforeSleep) {
       ::sched_yield();
-    return i >= yieldsBeforeSleep;
+      return false;
+    }
+    moveMessages();
+    shared.rest(peer);
+    return true;
   };
   wait(done, rest, describe);
 }

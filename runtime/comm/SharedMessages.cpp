@@ -22,7 +22,7 @@ namespace {
 struct Side {
   alignas(64) std::atomic<uint64_t> written; ///< bytes, into the ring that it sends through
   alignas(64) std::atomic<uint64_t> taken;   ///< bytes, from the other ring
-  alignas(64) Event moved;                   ///< moves with both
+  alignas(64) Event moved;                   ///< after both
   uint64_t room;                             ///< size of the ring that it sends through
 };
 
@@ -57,7 +57,7 @@ public:
     uint64_t end = begin;
     for (const iovec &part : parts)
       end = pass(static_cast<std::byte *>(part.iov_base), part.iov_len, end);
-    return static_cast<ssize_t>(end - begin);
+    return moved(end - begin);
   }
   ssize_t read(std::byte *to, size_t most) override {
     const uint64_t begin = mine.taken.load(std::memory_order_relaxed);
@@ -66,13 +66,12 @@ public:
       const uint64_t there = theirs.written.load(std::memory_order_acquire) - at;
       const size_t bytes = std::min<uint64_t>({most - (at - begin), there, copiedBytes});
       if (!bytes)
-        return static_cast<ssize_t>(at - begin);
+        return moved(at - begin);
       around(at, theirs.room, bytes, [&](uint64_t place, size_t done, size_t count) {
         std::memcpy(to + (at - begin) + done, in + place, count);
       });
       at += bytes;
       mine.taken.store(at, std::memory_order_release);
-      mine.moved.advance();
     }
   }
   size_t readAhead() const override { return 0; }
@@ -82,6 +81,12 @@ public:
 
 private:
   Side &at(unsigned side) { return *std::launder(reinterpret_cast<Side *>(segment.data() + side * sizeof(Side))); }
+  /// Wakes the other side once for all bytes of a call: waking takes longer than copying a piece.
+  ssize_t moved(uint64_t bytes) {
+    if (bytes)
+      mine.moved.advance();
+    return static_cast<ssize_t>(bytes);
+  }
   /// Calls visit(place in the ring, bytes before, bytes) for the one or two runs of bytes from `at` on.
   template <typename Visit> static void around(uint64_t at, uint64_t room, size_t bytes, Visit visit) {
     const uint64_t place = at % room;
@@ -102,7 +107,6 @@ private:
       done += bytes;
       at += bytes;
       mine.written.store(at, std::memory_order_release);
-      mine.moved.advance();
     }
     return at;
   }
