@@ -20,6 +20,7 @@ struct Moment {
 
 struct LiveRange {
   Moment from, to;
+  size_t firstTouch = SIZE_MAX, lastTouch = 0; // actions; in others the slot is only held
 };
 
 using SlotKey = std::pair<uint32_t, int64_t>;               // slot, and microbatch or frame
@@ -27,7 +28,8 @@ using LiveRanges = std::map<SlotKey, LiveRange>;            // by slot and micro
 using Spans = std::map<int64_t, std::pair<size_t, size_t>>; // microbatch -> its first and last action
 using Frames = std::map<int64_t, int64_t>;                  // microbatch -> frame
 
-constexpr int64_t mostObjects = 4'000; ///< slots times frames, up to which every frame has a place for every slot
+constexpr int64_t mostObjects = 4'000;  ///< up to which slots have a place in every frame, and in every round
+constexpr size_t mostActionsApart = 64; ///< up to which actions may have layouts of their own
 
 /// The lowest frame that is free at `begin`; marks it as busy until `end`. `busy`: end of each frame's use, exclusive.
 int64_t takeFrame(std::vector<size_t> &busy, size_t begin, size_t end) {
@@ -53,14 +55,18 @@ Spans spansOf(const std::vector<TimedAction> &actions) {
 LiveRanges rangesOf(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
                     const std::vector<Hold> &holds) {
   LiveRanges ranges;
-  auto extend = [&](uint32_t slot, const TimedAction &action, Moment from, Moment to) {
+  auto extend = [&](uint32_t slot, const TimedAction &action, Moment from, Moment to) -> LiveRange & {
     LiveRange &range = ranges.try_emplace({slot, microbatchOf(action)}, LiveRange{from, to}).first->second;
     range.from = std::min(range.from, from);
     range.to = std::max(range.to, to);
+    return range;
   };
   for (size_t i = 0; i < actions.size(); ++i)
-    for (const Touch &touch : segments[actions[i].segment].touches)
-      extend(touch.slot, actions[i], {i, 1 + touch.first}, {i, 1 + touch.last});
+    for (const Touch &touch : segments[actions[i].segment].touches) {
+      LiveRange &range = extend(touch.slot, actions[i], {i, 1 + touch.first}, {i, 1 + touch.last});
+      range.firstTouch = std::min(range.firstTouch, i);
+      range.lastTouch = i;
+    }
   for (const Hold &hold : holds)
     extend(hold.slot, actions[hold.action], {hold.until, 0}, {hold.until, 0});
   return ranges;
@@ -260,10 +266,11 @@ struct Windows {
 };
 
 /// Actions of the same segment and frame, with all microbatches in the same state, use the same memory at the same
-/// steps, so they share a window of time. The signature of an action determines what is live in it.
+/// steps, so they share a window of time. The signature of an action determines what is live in it. `apart`: every
+/// action has its own window.
 Windows windowsOf(const std::vector<TimedAction> &actions, const std::vector<SegmentUse> &segments,
                   const std::vector<Hold> &holds, const Spans &spans, const LiveRanges &ranges,
-                  const SlotFrames &frames) {
+                  const SlotFrames &frames, bool apart) {
   const std::vector<Signature> held = heldSlots(actions, holds, frames, ranges);
   Windows windows;
   std::map<Signature, size_t> known;
@@ -277,6 +284,8 @@ Windows windowsOf(const std::vector<TimedAction> &actions, const std::vector<Seg
     std::sort(signature.begin(), signature.end());
     signature.push_back(
         {static_cast<int64_t>(action.segment), frames.frameOf(microbatchOf(action)), action.perMicrobatch});
+    if (apart)
+      signature.push_back({static_cast<int64_t>(i)});
     auto [found, fresh] = known.try_emplace(std::move(signature), windows.times.size());
     if (fresh) {
       const int64_t last = time + segments[action.segment].steps; // a moment before the first step, and the steps
@@ -295,7 +304,7 @@ Windows windowsOf(const std::vector<TimedAction> &actions, const std::vector<Seg
 
 /// Adds the times of a live range.
 void addPieces(std::vector<Lifetime> &live, const LiveRange &range, const Windows &windows) {
-  const auto [from, to] = range;
+  const Moment from = range.from, to = range.to;
   if (windows.ofAction[to.action] - windows.ofAction[from.action] == to.action - from.action) { // consecutive windows
     live.push_back({windows[from.action].first + from.step, windows[to.action].first + to.step});
     return;
@@ -305,16 +314,46 @@ void addPieces(std::vector<Lifetime> &live, const LiveRange &range, const Window
                     i == to.action ? windows[i].first + to.step : windows[i].last});
 }
 
-void mergePieces(std::vector<Lifetime> &live) {
+/// Joins pieces between which fewer than `gap` times lie.
+void mergePieces(std::vector<Lifetime> &live, int64_t gap) {
   std::sort(live.begin(), live.end(), [](const Lifetime &a, const Lifetime &b) { return a.first < b.first; });
   std::vector<Lifetime> merged;
   for (const Lifetime &piece : live)
-    if (!merged.empty() && piece.first <= merged.back().last + 1)
+    if (!merged.empty() && piece.first <= merged.back().last + gap)
       merged.back().last = std::max(merged.back().last, piece.last);
     else
       merged.push_back(piece);
   live = std::move(merged);
 }
+
+using ObjectKey = std::tuple<uint32_t, int64_t, size_t>; // slot, frame, lowest window
+using Objects = std::map<ObjectKey, size_t>;
+
+/// Splits the uses of a slot in a frame into objects that share no window, so that each may have a place of its own.
+/// The keys of the result are the slot, the frame, and the lowest window of each object.
+Objects objectsOf(const LiveRanges &ranges, const SlotFrames &frames, const Windows &windows) {
+  std::map<std::pair<uint32_t, int64_t>, std::vector<Lifetime>> uses; // the lowest and highest window of each use
+  for (const auto &[key, range] : ranges) {
+    const auto first = windows.ofAction.begin() + static_cast<std::ptrdiff_t>(range.firstTouch);
+    const auto last = windows.ofAction.begin() + static_cast<std::ptrdiff_t>(range.lastTouch);
+    const auto [low, high] = std::minmax_element(first, last + 1);
+    uses[{key.first, frames.frameOf(key.first, key.second)}].push_back(
+        {static_cast<int64_t>(*low), static_cast<int64_t>(*high)});
+  }
+  size_t count = 0;
+  for (auto &[key, pieces] : uses) {
+    mergePieces(pieces, 0);
+    count += pieces.size();
+  }
+  Objects objects;
+  for (const auto &[key, pieces] : uses)
+    for (const Lifetime &piece : pieces)
+      objects[{key.first, key.second, count > mostObjects ? 0 : static_cast<size_t>(piece.first)}] = SIZE_MAX;
+  return objects;
+}
+
+/// The object with the highest lowest window up to that of the key.
+auto &objectAt(auto &objects, const ObjectKey &key) { return std::prev(objects.upper_bound(key))->second; }
 
 /// The live ranges in time order, so that equal problems have equal results.
 std::vector<std::pair<LiveRange, SlotKey>> inTimeOrder(const LiveRanges &ranges) {
@@ -325,6 +364,24 @@ std::vector<std::pair<LiveRange, SlotKey>> inTimeOrder(const LiveRanges &ranges)
     return std::tie(a.first.from, a.second) < std::tie(b.first.from, b.second);
   });
   return order;
+}
+
+/// The buffers of all objects, which get their numbers.
+std::vector<Interval> intervalsOf(Objects &objects, const LiveRanges &ranges, const SlotFrames &frames,
+                                  const Windows &windows, const std::vector<uint64_t> &bytes) {
+  std::vector<Interval> intervals;
+  for (const auto &[range, key] : inTimeOrder(ranges)) {
+    const auto [slot, microbatch] = key;
+    size_t &object = objectAt(objects, {slot, frames.frameOf(slot, microbatch), windows.ofAction[range.firstTouch]});
+    if (object == SIZE_MAX) {
+      object = intervals.size();
+      intervals.push_back({bytes[slot], {}});
+    }
+    addPieces(intervals[object].live, range, windows);
+  }
+  for (Interval &interval : intervals)
+    mergePieces(interval.live, 1);
+  return intervals;
 }
 
 } // namespace
@@ -347,22 +404,19 @@ ArenaTimeline::ArenaTimeline(const std::vector<TimedAction> &actions, const std:
   const Spans spans = spansOf(actions);
   const LiveRanges ranges = rangesOf(actions, segments, holds);
   frames = framesOf(actions, holds, spans, ranges);
-  const Windows windows = windowsOf(actions, segments, holds, spans, ranges, frames);
-  std::vector<Interval> intervals;
-  for (const auto &[range, key] : inTimeOrder(ranges)) {
-    const auto [slot, microbatch] = key;
-    auto [found, fresh] = objects.try_emplace({slot, frames.frameOf(slot, microbatch)}, intervals.size());
-    if (fresh)
-      intervals.push_back({bytes[slot], {}, -1});
-    addPieces(intervals[found->second].live, range, windows);
+  for (bool apart : {false, true}) {
+    const Windows windows = windowsOf(actions, segments, holds, spans, ranges, frames, apart);
+    Objects found = objectsOf(ranges, frames, windows);
+    const Placement placement = place(intervalsOf(found, ranges, frames, windows, bytes), 64, tight);
+    if (!apart || placement.bytes < placed.bytes)
+      placed = placement, objects = std::move(found), actionWindows = windows.ofAction;
+    if (!tight || actions.size() > mostActionsApart || placed.bytes <= placed.lowerBound + placed.lowerBound / 50)
+      return;
   }
-  for (Interval &interval : intervals)
-    mergePieces(interval.live);
-  placed = place(intervals, 64, tight);
 }
 
 uint64_t ArenaTimeline::offset(uint32_t slot, size_t action) const {
-  return placed.offsets[objects.at({slot, frames.frameOf(slot, microbatches[action])})];
+  return placed.offsets[objectAt(objects, {slot, frames.frameOf(slot, microbatches[action]), actionWindows[action]})];
 }
 
 } // namespace cleave::passes

@@ -1,9 +1,10 @@
 // Placement of the slots of a list of actions: live ranges over the whole list, and one place per slot and frame. Value
 // structs only, no plan or IR.
 //
-// Microbatches in flight at the same time are distinguished by frames 0, 1, ... All microbatches of a frame use the
-// same places, so a thousand microbatches need no more layouts than a few. A slot from which a message is sent may
-// outlive its microbatch and has separate frames. If there are very many slots and frames, a slot that only one
+// Microbatches in flight at the same time are distinguished by frames 0, 1, ... Actions that find all frames in the
+// same state use the same places, so a thousand microbatches need no more layouts than a few. Short lists whose
+// placement is far above the lower bound are also placed with every action apart. A slot from which a message is sent
+// may outlive its microbatch and has separate frames. If there are very many slots and frames, a slot that only one
 // microbatch uses at a time has one place for all of them.
 #pragma once
 #include "passes/place/Place.h"
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -67,8 +69,9 @@ public:
 
 private:
   std::vector<int64_t> microbatches; // of every action
+  std::vector<size_t> actionWindows;
   SlotFrames frames;
-  std::map<std::pair<uint32_t, int64_t>, size_t> objects; // (slot, frame) -> interval
+  std::map<std::tuple<uint32_t, int64_t, size_t>, size_t> objects; // slot, frame, lowest window -> interval
   Placement placed;
 };
 

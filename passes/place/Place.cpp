@@ -1,6 +1,8 @@
-// Greedy placement over a matrix of conflicts, in several orders, with local improvement; a free list for very large
-// problems.
+// Placement along a contour and greedily over a matrix of conflicts, in several orders, with local improvement; a free
+// list for very large problems.
 #include "passes/place/Place.h"
+
+#include "passes/place/Contour.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,17 +19,22 @@ namespace cleave::passes {
 namespace {
 
 constexpr size_t maxIntervals = 8'000;      ///< limit for a matrix of conflicts
-constexpr uint64_t workBudget = 10'000'000; ///< limit for neighbours examined over all passes
+constexpr uint64_t workBudget = 10'000'000; ///< limit for what all passes examine
 constexpr int mostIdlePasses = 1'000;       ///< passes in a row that find nothing better, after which it ends
-constexpr int64_t unplaced = -1;
 
-uint64_t roundUp(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
-
-/// One lifetime of one interval.
-struct Piece {
-  int64_t first, last;
-  uint32_t interval;
+/// How the next place is found for an order of intervals.
+enum class Method {
+  BestFit,  ///< the smallest gap
+  FirstFit, ///< the lowest gap
+  Contour,  ///< Contour.h
 };
+
+std::vector<uint64_t> roundedSizes(const std::vector<Interval> &intervals, uint64_t alignment) {
+  std::vector<uint64_t> sizes;
+  for (const Interval &interval : intervals)
+    sizes.push_back((interval.bytes + alignment - 1) / alignment * alignment);
+  return sizes;
+}
 
 std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
   std::vector<Piece> pieces;
@@ -51,11 +58,9 @@ std::vector<Piece> piecesByStart(const std::vector<Interval> &intervals) {
 
 class Placer {
 public:
-  Placer(const std::vector<Interval> &intervals, uint64_t alignment) : intervals(intervals) {
-    for (const Interval &interval : intervals)
-      sizes.push_back(roundUp(interval.bytes, alignment));
-    pieces = piecesByStart(intervals);
-  }
+  Placer(const std::vector<Interval> &intervals, uint64_t alignment)
+      : intervals(intervals), sizes(roundedSizes(intervals, alignment)), pieces(piecesByStart(intervals)),
+        contour(pieces, sizes) {}
 
   Placement run(bool tight) {
     best.lowerBound = liveSum();
@@ -104,22 +109,19 @@ private:
       for (size_t word = 0; word < words; ++word)
         for (uint64_t left = conflicts[i * words + word]; left; left &= left - 1)
           conflicts[(word * 64 + static_cast<size_t>(std::countr_zero(left))) * words + i / 64] |= bitOf(i);
-    workOfPass = intervals.size();
-    for (uint64_t word : conflicts)
-      workOfPass += static_cast<uint64_t>(std::popcount(word));
   }
   static uint64_t bitOf(uint32_t i) { return uint64_t(1) << i % 64; }
   bool conflict(uint32_t a, uint32_t b) const { return (conflicts[a * words + b / 64] & bitOf(b)) != 0; }
 
   /// The lowest offset (or the tightest gap) at which `i` fits among the placed intervals that it conflicts with.
   /// `placed`: by offset.
-  uint64_t findOffset(uint32_t i, const std::vector<int64_t> &offsets, const std::vector<uint32_t> &placed,
+  uint64_t findOffset(uint32_t i, const std::vector<uint64_t> &offsets, const std::vector<uint32_t> &placed,
                       bool bestFit) const {
     uint64_t end = 0, found = 0, foundGap = UINT64_MAX;
     for (uint32_t other : placed) {
       if (!conflict(i, other))
         continue;
-      const auto from = static_cast<uint64_t>(offsets[other]);
+      const uint64_t from = offsets[other];
       if (from >= end + sizes[i] && from - end < foundGap) {
         found = end, foundGap = from - end;
         if (!bestFit)
@@ -131,34 +133,33 @@ private:
   }
 
   /// Places in this order and keeps the result if it is the best so far. Returns the bytes needed; if they are more
-  /// than the best's, only as many as were found by then.
-  uint64_t pass(const std::vector<uint32_t> &order, bool bestFit) {
-    std::vector<int64_t> offsets(intervals.size(), unplaced);
-    std::vector<uint32_t> placed; // those with a size, by offset
-    uint64_t bytes = 0;
-    const auto put = [&](uint32_t i, int64_t offset) {
-      offsets[i] = offset;
-      bytes = std::max(bytes, static_cast<uint64_t>(offset) + sizes[i]);
-      if (sizes[i])
-        placed.insert(
-            std::partition_point(placed.begin(), placed.end(), [&](uint32_t other) { return offsets[other] < offset; }),
-            i);
-    };
-    for (uint32_t i = 0; i < intervals.size(); ++i)
-      if (intervals[i].fixedOffset >= 0)
-        put(i, intervals[i].fixedOffset);
-    work += workOfPass;
-    const uint64_t most = best.offsets.empty() ? UINT64_MAX : best.bytes;
-    for (uint32_t i : order) {
-      if (bytes > most)
-        return bytes;
-      if (offsets[i] == unplaced)
-        put(i, static_cast<int64_t>(findOffset(i, offsets, placed, bestFit)));
-    }
-    if (bytes < most) {
+  /// than the best's, possibly only a part.
+  uint64_t pass(const std::vector<uint32_t> &order, Method method) {
+    std::vector<uint64_t> offsets(intervals.size());
+    const uint64_t bytes = method == Method::Contour ? contour.place(order, best.bytes, offsets, work)
+                                                     : placeGreedily(order, method == Method::BestFit, offsets);
+    if (bytes < best.bytes) {
       best.bytes = bytes;
-      best.offsets.assign(offsets.begin(), offsets.end());
-      bestOrder = order, bestFits = bestFit;
+      best.offsets = std::move(offsets);
+      bestOrder = order, bestMethod = method;
+    }
+    return bytes;
+  }
+
+  uint64_t placeGreedily(const std::vector<uint32_t> &order, bool bestFit, std::vector<uint64_t> &offsets) {
+    std::vector<uint32_t> placed; // by offset
+    uint64_t bytes = 0;
+    for (uint32_t i : order) {
+      if (!sizes[i])
+        continue;
+      work += placed.size();
+      const uint64_t offset = offsets[i] = findOffset(i, offsets, placed, bestFit);
+      bytes = std::max(bytes, offset + sizes[i]);
+      if (bytes > best.bytes)
+        return bytes;
+      placed.insert(
+          std::partition_point(placed.begin(), placed.end(), [&](uint32_t other) { return offsets[other] < offset; }),
+          i);
     }
     return bytes;
   }
@@ -189,9 +190,9 @@ private:
     orders.push_back(orderBy([&](uint32_t i) { return weight(i); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::pair(duration(i), sizes[i]); }));
     orders.push_back(orderBy([&](uint32_t i) { return std::tuple(-start(i), duration(i), sizes[i]); }));
-    for (const auto &order : orders)
-      for (bool bestFit : {true, false}) {
-        pass(order, bestFit);
+    for (Method method : {Method::BestFit, Method::Contour, Method::FirstFit})
+      for (const auto &order : orders) {
+        pass(order, method);
         if (!all || done())
           return;
       }
@@ -219,7 +220,7 @@ private:
       if (random(4) == 0 && order.size() > 1)
         std::swap(order[random(order.size())], order[random(order.size())]);
       uint64_t before = best.bytes;
-      if (pass(order, bestFits) == before)
+      if (pass(order, bestMethod) == before)
         bestOrder = order; // equally good: another peak may be easier to lower
       if (best.bytes < before)
         idle = 0;
@@ -228,13 +229,9 @@ private:
 
   /// For problems with too large a matrix: allocates and frees in time order, best fit.
   void placeByTime() {
-    uint64_t base = 0;
-    for (uint32_t i = 0; i < intervals.size(); ++i)
-      if (intervals[i].fixedOffset >= 0)
-        base = std::max(base, static_cast<uint64_t>(intervals[i].fixedOffset) + sizes[i]);
     std::vector<Piece> whole; // several lifetimes are merged into one
     for (uint32_t i = 0; i < intervals.size(); ++i)
-      if (!intervals[i].live.empty() && intervals[i].fixedOffset < 0) {
+      if (!intervals[i].live.empty()) {
         Piece piece{INT64_MAX, INT64_MIN, i};
         for (const Lifetime &life : intervals[i].live)
           piece.first = std::min(piece.first, life.first), piece.last = std::max(piece.last, life.last);
@@ -248,7 +245,7 @@ private:
     std::map<uint64_t, uint64_t> holes;             // begin -> size
     std::set<std::pair<uint64_t, uint64_t>> bySize; // size, begin
     std::multimap<int64_t, uint32_t> ends;
-    uint64_t top = base;
+    uint64_t top = 0;
     auto release = [&](uint64_t begin, uint64_t size) {
       auto next = holes.lower_bound(begin);
       if (next != holes.end() && next->first == begin + size) {
@@ -295,9 +292,6 @@ private:
       best.offsets[piece.interval] = take(sizes[piece.interval]);
       ends.emplace(piece.last, piece.interval);
     }
-    for (uint32_t i = 0; i < intervals.size(); ++i)
-      if (intervals[i].fixedOffset >= 0)
-        best.offsets[i] = static_cast<uint64_t>(intervals[i].fixedOffset);
     best.bytes = top;
   }
 
@@ -306,10 +300,11 @@ private:
   std::vector<Piece> pieces;
   std::vector<uint64_t> conflicts; // a row of `words` for each interval
   size_t words = 0;
-  uint64_t workOfPass = 0, work = 0;
-  Placement best;
+  uint64_t work = 0;
+  Contour contour;
+  Placement best{{}, UINT64_MAX, 0};
   std::vector<uint32_t> bestOrder;
-  bool bestFits = true;
+  Method bestMethod = Method::BestFit;
 };
 
 } // namespace

@@ -1,10 +1,10 @@
 // Offline dynamic storage allocation: assigns offsets to buffers with known lifetimes, so that buffers live at the same
 // time never overlap and the total size is small. Value structs only, no IR.
 //
-// The problem is NP-hard. A greedy pass places the buffers one by one in the best gap among the placed buffers with
-// overlapping lifetimes (Sekiyama et al. 2018; Pisarchyk and Lee 2020, "greedy by size"), in several orders. If the
-// result exceeds the lower bound, buffers at the peak are moved to the front and the pass is repeated. Very large
-// problems are placed in time order with a free list.
+// The problem is NP-hard. A pass places the buffers one by one: in the best gap among the placed buffers with
+// overlapping lifetimes (Pisarchyk and Lee 2020, "greedy by size"), or along a contour (Contour.h), in several orders.
+// If the result exceeds the lower bound, buffers at the peak are moved to the front and the best pass is repeated. Very
+// large problems are placed in time order with a free list.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,7 +21,6 @@ struct Lifetime {
 struct Interval {
   uint64_t bytes = 0;
   std::vector<Lifetime> live;
-  int64_t fixedOffset = -1; ///< -1: to be chosen; otherwise a fixed multiple of the alignment
 };
 
 struct Placement {

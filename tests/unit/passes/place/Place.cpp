@@ -1,5 +1,6 @@
 // Memory placement: no overlaps, distance to the lower bound, known optima, speed.
 #include "passes/place/Place.h"
+#include "passes/place/Contour.h"
 
 #include <catch2/catch.hpp>
 
@@ -17,14 +18,13 @@ bool meet(const Interval &a, const Interval &b) {
   return false;
 }
 
-/// Counts pairs that overlap in time and in memory, unaligned or wrong fixed offsets, ends beyond the size, and a size
+/// Counts pairs that overlap in time and in memory, unaligned offsets, ends beyond the size, and a size
 /// below the lower bound.
 int defects(const std::vector<Interval> &intervals, const Placement &placement) {
   int found = placement.bytes < placement.lowerBound;
   for (size_t i = 0; i < intervals.size(); ++i) {
     uint64_t from = placement.offsets[i], to = from + intervals[i].bytes;
     found += from % 64 != 0 || to > placement.bytes;
-    found += intervals[i].fixedOffset >= 0 && from != static_cast<uint64_t>(intervals[i].fixedOffset);
     for (size_t j = 0; j < i; ++j)
       found += intervals[i].bytes && intervals[j].bytes && from < placement.offsets[j] + intervals[j].bytes &&
                placement.offsets[j] < to && meet(intervals[i], intervals[j]);
@@ -72,11 +72,15 @@ TEST_CASE("placement finds the optimum where greedy by size alone does not", "[p
   CHECK(defects(intervals, placement) == 0);
 }
 
-TEST_CASE("placement keeps fixed offsets", "[place]") {
-  std::vector<Interval> intervals{{100, {{0, 9}}, 128}, {128, {{3, 4}}}, {64, {{4, 4}}}};
-  Placement placement = place(intervals);
-  CHECK(placement.offsets[0] == 128);
-  CHECK(defects(intervals, placement) == 0);
+TEST_CASE("a contour reaches the bound of nested lifetimes, and respects buffers with several", "[place]") {
+  const std::vector<Piece> pieces{{0, 9, 0}, {1, 8, 1}, {2, 7, 2}, {0, 1, 3}, {8, 9, 3}};
+  const std::vector<uint64_t> sizes{64, 64, 128, 128};
+  Contour contour(pieces, sizes);
+  std::vector<uint64_t> offsets;
+  uint64_t work = 0;
+  CHECK(contour.place({0, 1, 2, 3}, UINT64_MAX, offsets, work) == 256);
+  CHECK(offsets == std::vector<uint64_t>{0, 64, 128, 128});
+  CHECK(contour.place({0, 1, 2, 3}, 255, offsets, work) == UINT64_MAX);
 }
 
 TEST_CASE("placement of random instances never overlaps and stays near the bound", "[place]") {
