@@ -15,6 +15,7 @@
 #include "passes/search/ScheduleSearch.h"
 #include "passes/search/StrategySearch.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/IdlePages.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/Manifest.h"
@@ -199,6 +200,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     };
     plan = planForAllRanks(compile, given, wait);
   }
+  releaseIdlePages(); // of the compiler
   warnOfMicrobatches(plan->plan());
   *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return plan;
