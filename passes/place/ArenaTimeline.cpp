@@ -331,11 +331,13 @@ using Objects = std::map<ObjectKey, size_t>;
 
 /// Splits the uses of a slot in a frame into objects that share no window, so that each may have a place of its own.
 /// The keys of the result are the slot, the frame, and the lowest window of each object.
-Objects objectsOf(const LiveRanges &ranges, const SlotFrames &frames, const Windows &windows) {
+Objects objectsOf(const LiveRanges &ranges, const SlotFrames &frames, const Windows &windows, bool apart) {
   std::map<std::pair<uint32_t, int64_t>, std::vector<Lifetime>> uses; // the lowest and highest window of each use
   for (const auto &[key, range] : ranges) {
-    const auto first = windows.ofAction.begin() + static_cast<std::ptrdiff_t>(range.firstTouch);
-    const auto last = windows.ofAction.begin() + static_cast<std::ptrdiff_t>(range.lastTouch);
+    // Where actions share windows, uses that are held in the same one would take memory twice.
+    const auto first =
+        windows.ofAction.begin() + static_cast<std::ptrdiff_t>(apart ? range.firstTouch : range.from.action);
+    const auto last = windows.ofAction.begin() + static_cast<std::ptrdiff_t>(apart ? range.lastTouch : range.to.action);
     const auto [low, high] = std::minmax_element(first, last + 1);
     uses[{key.first, frames.frameOf(key.first, key.second)}].push_back(
         {static_cast<int64_t>(*low), static_cast<int64_t>(*high)});
@@ -406,7 +408,7 @@ ArenaTimeline::ArenaTimeline(const std::vector<TimedAction> &actions, const std:
   frames = framesOf(actions, holds, spans, ranges);
   for (bool apart : {false, true}) {
     const Windows windows = windowsOf(actions, segments, holds, spans, ranges, frames, apart);
-    Objects found = objectsOf(ranges, frames, windows);
+    Objects found = objectsOf(ranges, frames, windows, apart);
     const Placement placement = place(intervalsOf(found, ranges, frames, windows, bytes), 64, tight);
     if (!apart || placement.bytes < placed.bytes)
       placed = placement, objects = std::move(found), actionWindows = windows.ofAction;
