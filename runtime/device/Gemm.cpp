@@ -238,7 +238,8 @@ void PackedMatrices::read(const SlotScope &scope) {
 }
 
 bool PackedMatrices::keeps(const MatmulPlan &p, const SlotScope &scope) {
-  if (p.shape.m >= smallRows || isSetUp(scope.segment))
+  // An input is another one for each microbatch.
+  if (p.shape.m >= smallRows || isSetUp(scope.segment) || scope.slot(p.bSlot).space() == plan::Space::Input)
     return false;
   if (program != &scope.program)
     read(scope);

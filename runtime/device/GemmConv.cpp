@@ -2,9 +2,9 @@
 //
 // Outputs, and gradients of inputs: the weights are packed into panels, one for each element of the window; rows are
 // pixels of the result. With a stride, pixels of the gradient of the inputs form classes that the same elements of the
-// window reach. Gradients of weights are products over pixels: for some pixels at a time, all threads pack the
-// gradients of the outputs, and each multiplies them by panels of inputs that it gathers itself. Sums do not depend on
-// the number of threads.
+// window reach. Gradients of weights are products over pixels: each thread packs, for some pixels at a time, gradients
+// of its output channels, and multiplies them by panels of inputs that it gathers. Sums do not depend on the number of
+// threads.
 #include "runtime/device/GemmConv.h"
 
 #include "runtime/device/GemmKernels.h"
@@ -22,7 +22,7 @@ namespace cleave {
 namespace {
 
 constexpr int64_t rowsAtATime = 48;
-constexpr int64_t unitsAtATime = 1024; ///< of pixels, in gradients of weights
+constexpr int64_t unitsAtATime = 512; ///< of pixels, in gradients of weights
 
 /// One dimension of the pixels of a class: the results first, first + step, ... read pixel i * stride + `at[t]` for
 /// element t of the window `element[t]`.
@@ -238,37 +238,40 @@ public:
                   const GemmKernels &kernels)
       : GemmConv(op, scope, workspace, threads, kernels), pixels(op.n() * op.oh() * op.ow()),
         items(taps * panelsOf(op.ic())) {
-    const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime;
+    const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime,
+                  all = static_cast<int64_t>(threads);
     blockUnits = std::min(units, roundUp((units + blocks - 1) / blocks, lineFloats));
     // A line more, so that rows do not share sets of the cache.
     rowFloats = roundUp(blockUnits, lineFloats) + lineFloats;
-    // A thread packs panels of its own, or all of them for its own rows: what takes less time, in cycles of a unit.
-    const int64_t packing = 16, row = 2, all = static_cast<int64_t>(threads);
-    splitsItems =
-        (items + all - 1) / all * (packing + row * op.oc()) <= items * (packing + row * ((op.oc() + all - 1) / all));
-    leftAt = reserve(rowFloats * op.oc());
+    double least = 0;
+    for (int64_t tried = 1; tried <= all; ++tried) {
+      const auto rows = static_cast<double>((op.oc() + tried - 1) / tried),
+                 panels = static_cast<double>((items + all / tried - 1) / (all / tried));
+      // In cycles of a unit, measured with AVX-512: to pack a row and a panel, and to multiply them.
+      const double cost = 0.5 * rows + 16 * panels + 2 * rows * panels;
+      if (tried == 1 || cost < least)
+        least = cost, down = tried;
+    }
+    across = all / down;
+    mostRows = (op.oc() + down - 1) / down;
+    leftAt = reserve(rowFloats * mostRows * all);
     panelAt = reserve(blockUnits * kernels.panel * all);
     pixelsOfTap.resize(static_cast<size_t>(blockUnits * kernels.pairs * all));
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    const int64_t most = blockUnits * kernels.pairs, groups = (op.oc() + kernels.lanes - 1) / kernels.lanes;
-    for (int64_t begin = 0; begin < pixels; begin += most) {
-      const int64_t count = std::min(most, pixels - begin);
-      split(groups, [&](int64_t group) {
-        const int64_t first = group * kernels.lanes;
-        kernels.turnRows[half](dst.at(slots) + bytesOf(begin * op.oc() + first), op.oc(), count,
-                               std::min(kernels.lanes, op.oc() - first), scratch(leftAt) + first * rowFloats,
-                               rowFloats);
-      });
-      parallelFor(threads, [&](unsigned thread) {
-        const int64_t rows = op.oc(), share = thread, all = threads;
-        if (splitsItems)
-          multiply(slots, thread, begin, count, {items * share / all, items * (share + 1) / all}, {0, rows});
-        else
-          multiply(slots, thread, begin, count, {0, items}, {rows * share / all, rows * (share + 1) / all});
-      });
-    }
+    parallelFor(static_cast<unsigned>(down * across), [&](unsigned thread) {
+      const int64_t row = thread / across, column = thread % across, most = blockUnits * kernels.pairs;
+      const Range rows{op.oc() * row / down, op.oc() * (row + 1) / down},
+          mine{items * column / across, items * (column + 1) / across};
+      float *left = scratch(leftAt) + thread * mostRows * rowFloats;
+      for (int64_t begin = 0; begin < pixels; begin += most) {
+        const int64_t count = std::min(most, pixels - begin);
+        kernels.turnRows[half](dst.at(slots) + bytesOf(begin * op.oc() + rows.begin), op.oc(), count,
+                               rows.end - rows.begin, left, rowFloats);
+        multiply(slots, thread, begin, count, mine, rows, left);
+      }
+    });
   }
 
 private:
@@ -278,7 +281,8 @@ private:
 
   /// Adds the products over `count` pixels from `begin` on, for some panels (an element of the window, and some input
   /// channels) and some output channels.
-  void multiply(SlotTable slots, unsigned thread, int64_t begin, int64_t count, Range mine, Range rows) {
+  void multiply(SlotTable slots, unsigned thread, int64_t begin, int64_t count, Range mine, Range rows,
+                const float *rowsOfLeft) {
     const std::byte *from = src.at(slots);
     auto *to = reinterpret_cast<float *>(weights.at(slots));
     float *panel = scratch(panelAt) + thread * blockUnits * kernels.panel;
@@ -303,7 +307,7 @@ private:
       for (int64_t row = rows.begin; row < rows.end; row += rowsAtATime) {
         const int64_t some = std::min(rowsAtATime, rows.end - row);
         for (int64_t i = 0; i < some; ++i) {
-          left[i] = scratch(leftAt) + (row + i) * rowFloats;
+          left[i] = rowsOfLeft + (row - rows.begin + i) * rowFloats;
           results[i] = to + ((row + i) * taps + tap) * op.ic() + first;
         }
         const float *right = panel;
@@ -315,7 +319,8 @@ private:
 
   int64_t pixels, items; ///< items: panels of all elements of the window
   int64_t blockUnits, rowFloats;
-  bool splitsItems;
+  int64_t down = 1, across = 1; ///< threads: parts of the output channels, parts of the items
+  int64_t mostRows;
   int64_t leftAt, panelAt;
   std::vector<const void *> pixelsOfTap; ///< of each thread, in a block
 };
