@@ -329,12 +329,14 @@ std::vector<Method> methodsOf(const MatmulPlan &p, SlotScope &scope, OneDnnConte
     methods.insert(
         prefersSgemm(p.shape) ? methods.begin() : methods.end(),
         {"sgemm", [p, &context]() -> std::unique_ptr<Op> { return std::make_unique<SgemmOp>(p, context.threads); }});
-  // AMX multiplies faster.
-  const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx && !f32;
-  methods.insert(amx ? methods.end() : methods.begin(), {"gemm", [p, &scope, &context] {
-                                                           return makeGemm(p, scope, context.packed, context.workspace,
-                                                                           context.threads);
-                                                         }});
+  // The library is faster in f32 with AVX2, unless a matrix is packed for several products, and in bf16 with AMX.
+  const auto isa = dnnl::get_effective_cpu_isa();
+  const bool first =
+      f32 ? isa >= dnnl::cpu_isa::avx512_core || context.packed.keeps(p, scope) : isa != dnnl::cpu_isa::avx512_core_amx;
+  methods.insert(first ? methods.begin() : methods.end(), {"gemm", [p, &scope, &context] {
+                                                             return makeGemm(p, scope, context.packed,
+                                                                             context.workspace, context.threads);
+                                                           }});
   return methods;
 }
 
