@@ -218,7 +218,7 @@ void PackedMatrices::read(const SlotScope &scope) {
       ++runs[action->segment()];
   for (const auto &[index, count] : runs) {
     const plan::Segment &segment = *program->segments()->Get(index);
-    if (isSetUp(segment))
+    if (isSetUp(segment) || !segment.steps())
       continue;
     for (const plan::Step *step : *segment.steps()) {
       check::forEachAccess(
