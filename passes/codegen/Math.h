@@ -50,6 +50,9 @@ private:
   llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
   llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first
+  llvm::Value *evenFraction(llvm::Value *x, std::initializer_list<double> p, std::initializer_list<double> q);
+  llvm::Value *logistic2(llvm::Value *t);
+  llvm::Value *geluTanhFactor(llvm::Value *x, llvm::Value *square);
   llvm::Value *bits(llvm::Value *x);
   llvm::Value *integer(llvm::Value *like, int64_t value); // i32 of the same width
   llvm::Value *copySign(llvm::Value *magnitude, llvm::Value *sign);
