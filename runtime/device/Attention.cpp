@@ -62,8 +62,30 @@ protected:
   /// Row `row` of head `index` of all the samples' heads.
   std::byte *at(const Heads &heads, SlotTable slots, int64_t index, int64_t row) const {
     const int64_t elements = index / op.heads() * heads.batch + index % op.heads() * heads.head + row * heads.row;
-    return heads.start.at(slots) + elements * (half ? 2 : 4);
+    return heads.start.at(slots) + elements * elementBytes();
   }
+  /// Brings rows of a head into the cache, from row `first` on, one with each call of next(): between other work, which
+  /// hides the time that memory takes. Nothing if there is no such head.
+  class Ahead {
+  public:
+    Ahead(const AttentionOp &of, const Heads &heads, SlotTable slots, int64_t index, int64_t first, int64_t rows)
+        : step(heads.row * of.elementBytes()), bytes(of.op.width() * of.elementBytes()) {
+      if (index < of.op.batch() * of.op.heads() && first < rows)
+        row = of.at(heads, slots, index, first), left = rows - first;
+    }
+    void next() {
+      if (left == 0)
+        return;
+      for (int64_t byte = 0; byte < bytes; byte += 64)
+        __builtin_prefetch(row + byte, 0, 2);
+      row += step, --left;
+    }
+
+  private:
+    const std::byte *row = nullptr;
+    int64_t step, bytes, left = 0;
+  };
+  int64_t elementBytes() const { return half ? 2 : 4; }
   void load(const Heads &heads, SlotTable slots, int64_t index, int64_t first, int64_t rows, float *to) const {
     kernels.load[half](at(heads, slots, index, first), heads.row, rows, op.width(), to, units);
   }
@@ -85,15 +107,26 @@ protected:
   }
   /// The number of keys that a row sees.
   int64_t seen(int64_t row) const { return op.causal() ? row + op.keys() - op.rows() + 1 : op.keys(); }
-  /// The products of rows with `turned` keys or values [keys / panel][units][panel], as far as the last row sees them.
-  void multiplyKeys(const float *rows, int64_t count, int64_t last, const float *turned, float *to) const {
-    kernels.multiply(roundUp(count, kernels.rows), roundUp(seen(last), kernels.lanes), units, rows, units, turned,
-                     kernels.panel, units * kernels.panel, to, scoreStride);
+  /// Calls fn(i, rows, seen) for rows that are multiplied together: all `count` rows from `first` on, or, if they see
+  /// different numbers of keys, as many as a product has.
+  template <typename Fn> void forGroups(int64_t first, int64_t count, Fn fn) const {
+    const int64_t most = op.causal() ? kernels.rows : roundUp(count, kernels.rows);
+    for (int64_t i = 0; i < count; i += most)
+      fn(i, most, seen(std::min(first + i + most, first + count) - 1));
   }
-  /// The sums over the keys that the last row sees, weighted by scores.
-  void addKeys(const float *scores, int64_t count, int64_t last, const float *rows, float *to) const {
-    kernels.multiply(roundUp(count, kernels.rows), width, unitsOf(seen(last)), scores, scoreStride, rows, width,
-                     kernels.panel, to, width);
+  /// The products of rows with `turned` keys or values [keys / panel][units][panel], as far as the rows see them.
+  void multiplyKeys(const float *rows, int64_t first, int64_t count, const float *turned, float *to) const {
+    forGroups(first, count, [&](int64_t i, int64_t group, int64_t seen) {
+      kernels.multiply(group, roundUp(seen, kernels.lanes), units, rows + i * units, units, turned, kernels.panel,
+                       units * kernels.panel, to + i * scoreStride, scoreStride);
+    });
+  }
+  /// The sums over the keys that the rows see, weighted by scores.
+  void addKeys(const float *scores, int64_t first, int64_t count, const float *rows, float *to) const {
+    forGroups(first, count, [&](int64_t i, int64_t group, int64_t seen) {
+      kernels.multiply(group, width, unitsOf(seen), scores + i * scoreStride, scoreStride, rows, width, kernels.panel,
+                       to + i * width, width);
+    });
   }
 
   const plan::Attention &op;
@@ -130,35 +163,42 @@ public:
     const int64_t all = op.batch() * op.heads() * parts;
     parallelFor(threads, [&](unsigned thread) {
       for (int64_t one = thread; one < all; one += threads)
-        part(slots, scratch(thread), one / parts, one % parts);
+        part(slots, scratch(thread), one / parts, one % parts, (one + threads) / parts);
     });
   }
 
 private:
-  /// Every `parts`-th block of rows of a head.
-  void part(SlotTable slots, float *memory, int64_t head, int64_t first) const {
+  /// Every `parts`-th block of rows of a head. `next`: the head that follows in this thread.
+  void part(SlotTable slots, float *memory, int64_t head, int64_t first, int64_t next) const {
     loadKeys(k, slots, head, memory + rowAt);
     kernels.transpose(memory + rowAt, keys, units, memory + turnedAt);
     loadKeys(v, slots, head, memory + rowAt);
     const float *values = overRows(memory + rowAt, units, keys, width, memory + pairAt);
     for (int64_t row = first * rowsAtATime; row < op.rows(); row += parts * rowsAtATime)
-      block(slots, memory, values, head, row, std::min(rowsAtATime, op.rows() - row));
+      block(slots, memory, values, head, row, std::min(rowsAtATime, op.rows() - row), next);
   }
 
-  void block(SlotTable slots, float *memory, const float *values, int64_t head, int64_t first, int64_t count) const {
+  void block(SlotTable slots, float *memory, const float *values, int64_t head, int64_t first, int64_t count,
+             int64_t next) const {
     float *query = memory + queryAt, *scores = memory + scoreAt, *result = memory + resultAt,
           *factors = memory + factorAt;
     const int64_t last = first + count - 1, reached = roundUp(seen(last), kernels.lanes);
     load(q, slots, head, first, count, query);
-    multiplyKeys(query, count, last, memory + turnedAt, scores);
+    multiplyKeys(query, first, count, memory + turnedAt, scores);
+    Ahead ahead[]{{*this, q, slots, next, first, op.rows()},
+                  {*this, k, slots, next, first, op.keys()},
+                  {*this, v, slots, next, first, op.keys()},
+                  {*this, out, slots, head, first, op.rows()}};
     for (int64_t row = 0; row < count; ++row) {
+      for (Ahead &rows : ahead)
+        rows.next();
       float largest = 0;
       const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row), reached, scale, &largest);
       factors[row] = op.keys() ? 1 / sum : 0;
       if (op.lse() >= 0)
         reinterpret_cast<float *>(lse.at(slots))[head * op.rows() + first + row] = largest + std::log(sum);
     }
-    addKeys(scores, count, last, values, result);
+    addKeys(scores, first, count, values, result);
     store(result, factors, out, slots, head, first, count);
   }
 
@@ -194,12 +234,12 @@ public:
   void run(SlotTable slots, const RunContext &) override {
     parallelFor(threads, [&](unsigned thread) {
       for (int64_t head = thread; head < op.batch() * op.heads(); head += threads)
-        wholeHead(slots, scratch(thread), head);
+        wholeHead(slots, scratch(thread), head, head + threads);
     });
   }
 
 private:
-  void wholeHead(SlotTable slots, float *memory, int64_t head) const {
+  void wholeHead(SlotTable slots, float *memory, int64_t head, int64_t next) const {
     loadKeys(v, slots, head, memory + rowAt);
     kernels.transpose(memory + rowAt, keys, units, memory + turnedValueAt);
     loadKeys(k, slots, head, memory + rowAt);
@@ -208,38 +248,53 @@ private:
     std::fill_n(memory + keyGradientAt, keys * width, 0.0f);
     std::fill_n(memory + valueGradientAt, keys * width, 0.0f);
     for (int64_t row = 0; row < op.rows(); row += rowsAtATime)
-      block(slots, memory, keyRows, head, row, std::min(rowsAtATime, op.rows() - row));
+      block(slots, memory, keyRows, head, row, std::min(rowsAtATime, op.rows() - row), next);
     store(memory + keyGradientAt, nullptr, dk, slots, head, 0, op.keys());
     store(memory + valueGradientAt, nullptr, dv, slots, head, 0, op.keys());
   }
 
-  void block(SlotTable slots, float *memory, const float *keyRows, int64_t head, int64_t first, int64_t count) const {
+  void block(SlotTable slots, float *memory, const float *keyRows, int64_t head, int64_t first, int64_t count,
+             int64_t next) const {
     float *query = memory + queryAt, *gradient = memory + gradientAt, *scores = memory + scoreAt,
           *scoreGradients = memory + scoreGradientAt, *result = memory + resultAt;
     const int64_t last = first + count - 1, reached = roundUp(seen(last), kernels.lanes);
     load(q, slots, head, first, count, query);
     load(dout, slots, head, first, count, gradient);
-    multiplyKeys(query, count, last, memory + turnedKeyAt, scores);
-    multiplyKeys(gradient, count, last, memory + turnedValueAt, scoreGradients);
+    multiplyKeys(query, first, count, memory + turnedKeyAt, scores);
+    multiplyKeys(gradient, first, count, memory + turnedValueAt, scoreGradients);
     const float *sums = reinterpret_cast<const float *>(lse.at(slots)) + head * op.rows() + first;
-    for (int64_t row = 0; row < count; ++row)
+    Ahead ahead[]{{*this, q, slots, next, first, op.rows()},    {*this, k, slots, next, first, op.keys()},
+                  {*this, v, slots, next, first, op.keys()},    {*this, out, slots, next, first, op.rows()},
+                  {*this, dout, slots, next, first, op.rows()}, {*this, dq, slots, head, first, op.rows()},
+                  {*this, dk, slots, head, first, op.keys()},   {*this, dv, slots, head, first, op.keys()}};
+    for (int64_t row = 0; row < count; ++row) {
+      for (Ahead &rows : ahead)
+        rows.next();
       kernels.scoreGradients(
           scores + row * scoreStride, scoreGradients + row * scoreStride, seen(first + row), reached, scale, sums[row],
           kernels.dot[half](at(dout, slots, head, first + row), at(out, slots, head, first + row), op.width()));
-    addRows(scores, count, reached, overRows(gradient, units, count, width, memory + gradientPairAt), memory,
+    }
+    addRows(scores, first, count, reached, overRows(gradient, units, count, width, memory + gradientPairAt), memory,
             valueGradientAt);
-    addRows(scoreGradients, count, reached, overRows(query, units, count, width, memory + queryPairAt), memory,
+    addRows(scoreGradients, first, count, reached, overRows(query, units, count, width, memory + queryPairAt), memory,
             keyGradientAt);
-    addKeys(scoreGradients, count, last, keyRows, result);
+    addKeys(scoreGradients, first, count, keyRows, result);
     store(result, nullptr, dq, slots, head, first, count);
   }
 
   /// Adds to the first `reached` gradients of keys or values the rows, weighted by scores.
-  void addRows(const float *scores, int64_t count, int64_t reached, const float *rows, float *memory,
+  void addRows(const float *scores, int64_t first, int64_t count, int64_t reached, const float *rows, float *memory,
                int64_t to) const {
     const float *weights = overRows(scores, scoreStride, count, reached, memory + scorePairAt);
-    kernels.addTransposed(reached, width, unitsOf(count), weights, kernels.pairRows ? reached : scoreStride, rows,
-                          width, memory + to, width);
+    const int64_t stride = kernels.pairRows ? reached : scoreStride;
+    // All rows see the first keys. Those behind are seen by the last rows alone.
+    const int64_t common = std::max<int64_t>(0, seen(first)) / kernels.lanes * kernels.lanes;
+    for (int64_t key = 0, next; key < reached; key = next) {
+      next = key < common ? common : key + kernels.lanes;
+      const int64_t unseen = std::max<int64_t>(0, key + 1 - seen(first)) / kernels.pairs;
+      kernels.addTransposed(next - key, width, unitsOf(count) - unseen, weights + unseen * stride + key, stride,
+                            rows + unseen * width, width, memory + to + key * width, width);
+    }
   }
 
   Heads dout, dq, dk, dv;
