@@ -3,7 +3,9 @@
 // The depth is divided into blocks, and the columns of the right matrix into chunks. All threads pack a block of a
 // chunk into panels, which stay in the last cache; then each multiplies its part of the rows and panels. Rows of the
 // left matrix are read where they are if their units are neighbours; otherwise each thread packs some at a time, which
-// stay in its own cache. Sums do not depend on the number of threads.
+// stay in its own cache. Sums do not depend on the number of threads. A matrix that several small products of an
+// iteration use, such as the weights of a recurrent network, is packed as a whole by the first of them
+// (`PackedMatrices`).
 #include "runtime/device/Gemm.h"
 
 #include "runtime/device/GemmKernels.h"
@@ -27,6 +29,7 @@ constexpr int64_t rowsInCache = 48;     ///< that a thread multiplies by one pan
 constexpr int64_t unitsInCache = 1024;  ///< of a block of the depth
 constexpr int64_t mostUnits = 4096;     ///< of a depth that cannot be divided
 constexpr int64_t chunkBytes = 8 << 20; ///< of packed panels
+constexpr int64_t smallRows = 1024;     ///< with less, packing takes more than some hundredths of the time
 
 /// Parts of a matrix among threads: `down` x `across`.
 struct Grid {
@@ -47,8 +50,6 @@ Grid gridOf(int64_t rows, int64_t panels, int64_t panel, int64_t threads) {
   }
   return best;
 }
-
-constexpr int64_t smallRows = 1024; ///< with less, packing takes more than some hundredths of the time
 
 /// Whether what a segment writes stays the same in the rest of an iteration, or is for the next one.
 bool isSetUp(const plan::Segment &segment) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -14,6 +13,7 @@ namespace cleave {
 
 struct Workspace;
 
+/// A product of a step, in the form that libraries accept.
 struct MatmulPlan {
   MatmulShape shape;
   StepOperand a, b, c, bias; ///< a and b as in `shape`, possibly exchanged

@@ -7,10 +7,9 @@
 // threads.
 #include "runtime/device/GemmConv.h"
 
+#include "runtime/device/ConvLoops.h"
 #include "runtime/device/GemmKernels.h"
-#include "runtime/device/Parallel.h"
 #include "runtime/device/VectorLoops.h"
-#include "runtime/device/Workspace.h"
 #include "runtime/plan/DTypes.h"
 
 #include <algorithm>
@@ -73,45 +72,18 @@ private:
   int64_t down, across;
 };
 
-class GemmConv : public Op {
-public:
-  GemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads, const GemmKernels &kernels)
-      : op(op), kernels(kernels), half(scope.slot(op.src()).dtype() == plan::DType::BF16), workspace(workspace),
-        threads(threads),
-        taps(op.kh() * op.kw()), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(
-                                                                                                     op.dst())},
-        zeros(static_cast<size_t>(std::max(op.ic(), op.oc()))) {}
+struct Range {
+  int64_t begin, end;
+};
 
+class GemmConv : public ConvLoops<GemmKernels> {
 protected:
-  int64_t reserve(int64_t count) {
-    return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
-  }
-  float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
-  int64_t bytesOf(int64_t elements) const { return elements * (half ? 2 : 4); }
+  GemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads, const GemmKernels &kernels)
+      : ConvLoops(op, scope, workspace, threads, kernels), taps(op.kh() * op.kw()) {}
+
   int64_t unitsOf(int64_t elements) const { return (elements + kernels.pairs - 1) / kernels.pairs; }
-  int64_t panelsOf(int64_t columns) const { return (columns + kernels.panel - 1) / kernels.panel; }
-  int64_t widthOf(int64_t panel, int64_t columns) const {
-    return std::min(kernels.panel, columns - panel * kernels.panel);
-  }
-  /// Calls fn(index) for the indices below `count`, each thread with neighbouring ones.
-  template <typename Fn> void split(int64_t count, Fn fn) const {
-    parallelFor(threads, [&](unsigned thread) {
-      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
-        fn(i);
-    });
-  }
 
-  const plan::Conv &op;
-  const GemmKernels &kernels;
-  bool half; ///< bf16, otherwise f32
-  Workspace &workspace;
-  unsigned threads;
   int64_t taps; ///< elements of the window
-  StepOperand src, weights, dst;
-  std::vector<float> zeros; ///< the channels of a pixel outside
-
-private:
-  size_t used = 0;
 };
 
 /// Outputs, or gradients of inputs.
@@ -145,7 +117,7 @@ public:
     for (size_t i = 0; i < shifts.size(); ++i)
       shifts[i] = static_cast<float>(loadElement(StepOperand{bias}.at(slots), static_cast<int64_t>(i), biasType));
     if (!ownPanels)
-      split(panels * taps, [&](int64_t index) { pack(slots, index / taps, index % taps); });
+      split(panels * taps, [&](unsigned, int64_t index) { pack(slots, index / taps, index % taps); });
     parallelFor(threads, [&](unsigned thread) {
       const int64_t own = ownPanels ? panels / threads : panels, first = ownPanels ? own * thread : 0;
       for (int64_t index = 0; ownPanels && index < own * taps; ++index)
@@ -163,10 +135,6 @@ public:
   }
 
 private:
-  struct Range {
-    int64_t begin, end;
-  };
-
   float *panelOf(int64_t panel, int64_t tap) const { return scratch(panelAt) + (panel * taps + tap) * panelFloats; }
 
   void pack(SlotTable slots, int64_t panel, int64_t tap) const {
@@ -275,10 +243,6 @@ public:
   }
 
 private:
-  struct Range {
-    int64_t begin, end;
-  };
-
   /// Adds the products over `count` pixels from `begin` on, for some panels (an element of the window, and some input
   /// channels) and some output channels.
   void multiply(SlotTable slots, unsigned thread, int64_t begin, int64_t count, Range mine, Range rows,

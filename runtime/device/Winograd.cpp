@@ -7,11 +7,9 @@
 // which order, does not depend on the number of threads.
 #include "runtime/device/Winograd.h"
 
-#include "runtime/device/Parallel.h"
+#include "runtime/device/ConvLoops.h"
 #include "runtime/device/VectorLoops.h"
 #include "runtime/device/WinogradKernels.h"
-#include "runtime/device/Workspace.h"
-#include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
 #include <array>
@@ -58,46 +56,14 @@ struct Tiles {
   }
 };
 
-class WinogradOp : public Op {
-public:
+class WinogradOp : public ConvLoops<WinogradKernels> {
+protected:
   WinogradOp(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
              const WinogradKernels &kernels)
-      : op(op), kernels(kernels), half(scope.slot(op.src()).dtype() == plan::DType::BF16),
-        window((op.kh() == 3 ? kernels.window3 : kernels.window5)[half]), workspace(workspace),
-        threads(threads), src{scope.local(op.src())}, weights{scope.local(op.weights())}, dst{scope.local(op.dst())},
-        zeros(std::max(op.ic(), op.oc())) {}
+      : ConvLoops(op, scope, workspace, threads, kernels),
+        window((op.kh() == 3 ? kernels.window3 : kernels.window5)[half]) {}
 
-protected:
-  /// Reserves `count` floats of the workspace; returns the index of the first one.
-  int64_t reserve(int64_t count) {
-    return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
-  }
-  float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
-  int64_t bytesOf(int64_t elements) const { return elements * (half ? 2 : 4); }
-  /// Channels of panel `index` of `channels`.
-  int64_t widthOf(int64_t index, int64_t channels) const {
-    return std::min(kernels.panel, channels - index * kernels.panel);
-  }
-  int64_t panelsOf(int64_t channels) const { return (channels + kernels.panel - 1) / kernels.panel; }
-  /// Calls fn(thread, index) for all indices below `count`, each thread with neighbouring ones.
-  template <typename Fn> void split(int64_t count, Fn fn) const {
-    parallelFor(threads, [&](unsigned thread) {
-      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
-        fn(thread, i);
-    });
-  }
-
-  const plan::Conv &op;
-  const WinogradKernels &kernels;
-  bool half; ///< bf16, otherwise f32
   const WinogradWindow &window;
-  Workspace &workspace;
-  unsigned threads;
-  StepOperand src, weights, dst;
-  std::vector<float> zeros;
-
-private:
-  size_t used = 0;
 };
 
 /// Outputs, or gradients of inputs: a convolution of the gradients of outputs with the windows turned around.

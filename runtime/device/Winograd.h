@@ -2,6 +2,12 @@
 #pragma once
 #include "runtime/device/Device.h"
 
+#include <memory>
+
+namespace cleave::plan {
+struct Conv;
+} // namespace cleave::plan
+
 namespace cleave {
 
 struct Workspace;
