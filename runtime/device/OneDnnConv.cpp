@@ -269,9 +269,10 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
     methods.insert(fast && prefersProduct(op, half) ? methods.begin() : methods.end(), products.begin(),
                    products.end());
   }
-  // AMX multiplies bf16 numbers faster than our own loops.
+  // AMX multiplies bf16 numbers faster than our own loops, which need channels for their vectors.
   const bool amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
-  methods.insert((half && amx) || isProduct(op) ? methods.end() : methods.begin(),
+  const bool taps = !(half && amx) && !isProduct(op) && std::min(op.ic(), op.oc()) >= 32;
+  methods.insert(taps ? methods.begin() : methods.end(),
                  {"taps", [&] { return makeGemmConv(op, scope, context.workspace, context.threads); }});
   if (op.winograd())
     methods.insert(half && amx ? methods.end() : methods.begin(),
