@@ -305,11 +305,10 @@ private:
 } // namespace
 
 std::unique_ptr<Op> makeAttention(const plan::Attention &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
-  const AttentionKernels *kernels = loopsFor(scope.plan, attentionAvx2, attentionAvx512);
-  if (!kernels || (op.dtype() != plan::DType::F32 && op.dtype() != plan::DType::BF16))
+  const bool half = op.dtype() == plan::DType::BF16;
+  const AttentionKernels *kernels = loopsFor(scope.plan, half, attentionAvx2, attentionAvx512, attentionBf16);
+  if (!kernels || (!half && op.dtype() != plan::DType::F32))
     return nullptr;
-  if (kernels == &attentionAvx512 && op.dtype() == plan::DType::BF16 && __builtin_cpu_supports("avx512bf16"))
-    kernels = &attentionBf16;
   if (op.kind() == plan::AttentionKind::Forward)
     return std::make_unique<AttentionForward>(op, scope, workspace, threads, *kernels);
   return std::make_unique<AttentionBackward>(op, scope, workspace, threads, *kernels);

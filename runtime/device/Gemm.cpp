@@ -18,8 +18,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <new>
+#include <utility>
 
 namespace cleave {
 
@@ -30,26 +30,6 @@ constexpr int64_t unitsInCache = 1024;  ///< of a block of the depth
 constexpr int64_t mostUnits = 4096;     ///< of a depth that cannot be divided
 constexpr int64_t chunkBytes = 8 << 20; ///< of packed panels
 constexpr int64_t smallRows = 1024;     ///< with less, packing takes more than some hundredths of the time
-
-/// Parts of a matrix among threads: `down` x `across`.
-struct Grid {
-  int64_t down = 1, across = 1;
-};
-
-/// The grid with the least work of one thread, and of these the one whose parts have the least rows and columns to
-/// read.
-Grid gridOf(int64_t rows, int64_t panels, int64_t panel, int64_t threads) {
-  Grid best;
-  auto least = std::pair(std::numeric_limits<int64_t>::max(), int64_t{0});
-  for (int64_t down = 1; down <= threads; ++down) {
-    const int64_t across = threads / down, partRows = (rows + down - 1) / down,
-                  partPanels = (panels + across - 1) / across;
-    const auto cost = std::pair(partRows * partPanels, partRows + partPanels * panel);
-    if (cost < least)
-      least = cost, best = {down, across};
-  }
-  return best;
-}
 
 /// Whether what a segment writes stays the same in the rest of an iteration, or is for the next one.
 bool isSetUp(const plan::Segment &segment) {
@@ -82,16 +62,16 @@ public:
                              (units + blockUnits - 1) / blockUnits * panels * panelFloats);
     }
     packsLeft = p.shape.a.column != 1 || bytesOf(p.aType) * kernels.pairs != 4 || p.shape.k % kernels.pairs;
-    grid = gridOf(p.shape.m, chunkPanels, kernels.panel, threads);
     packsOwn = !packed && !packsLeft && chunkPanels % threads == 0;
-    if (packsOwn)
-      grid = {1, threads};
+    // The least work of one thread, and of such grids the one whose parts have the least rows and columns to read.
+    grid = packsOwn ? Grid{1, threads} : gridOf(threads, [&](int64_t down, int64_t across) {
+      const int64_t rows = (p.shape.m + down - 1) / down, columns = (chunkPanels + across - 1) / across;
+      return std::pair(rows * columns, rows + columns * kernels.panel);
+    });
     // A line more, so that rows do not share sets of the cache.
     rowFloats = roundUp(blockUnits, lineFloats) + lineFloats;
     size_t used = 0;
-    const auto reserve = [&](int64_t count) {
-      return static_cast<int64_t>(workspace.reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
-    };
+    const auto reserve = [&](int64_t count) { return workspace.reserveFloats(used, count); };
     panelAt = reserve(packed ? 0 : chunkPanels * panelFloats);
     leftAt = reserve(packsLeft ? rowFloats * rowsInCache * threads : 0);
     biasAt = reserve(p.hasBias && p.biasType != plan::DType::F32 ? biasCount() : 0);
@@ -130,7 +110,7 @@ private:
 
   int64_t unitsOf(int64_t depth) const { return (depth + kernels.pairs - 1) / kernels.pairs; }
   static int64_t bytesOf(plan::DType type) { return static_cast<int64_t>(dtypeSize(type)); }
-  float *scratch(int64_t offset) const { return reinterpret_cast<float *>(workspace.memory) + offset; }
+  float *scratch(int64_t offset) const { return workspace.floats(offset); }
   int64_t biasCount() const { return p.shape.exchanged ? p.shape.m : p.shape.n; }
   const float *biasOf(SlotTable slots) const {
     return p.biasType == plan::DType::F32 ? reinterpret_cast<const float *>(p.bias.at(slots)) : scratch(biasAt);
@@ -257,15 +237,13 @@ std::shared_ptr<PackedMatrix> PackedMatrices::find(const MatmulPlan &p, const st
 
 std::unique_ptr<Op> makeGemm(const MatmulPlan &p, const SlotScope &scope, PackedMatrices &matrices,
                              Workspace &workspace, unsigned threads) {
-  const GemmKernels *kernels = loopsFor(scope.plan, gemmAvx2, gemmAvx512);
+  const bool half = p.aType == plan::DType::BF16 && p.bType == plan::DType::BF16;
+  const GemmKernels *kernels = loopsFor(scope.plan, half, gemmAvx2, gemmAvx512, gemmBf16);
   const auto known = [](plan::DType type) { return type == plan::DType::F32 || type == plan::DType::BF16; };
   const MatmulShape &s = p.shape;
   if (!kernels || !known(p.aType) || !known(p.bType) || !known(p.cType) || (s.a.column != 1 && s.a.row != 1) ||
       (s.b.column != 1 && s.b.row != 1) || s.c.column != 1)
     return nullptr;
-  const bool half = p.aType == plan::DType::BF16 && p.bType == plan::DType::BF16;
-  if (half && kernels == &gemmAvx512 && __builtin_cpu_supports("avx512bf16"))
-    kernels = &gemmBf16;
   if (p.cType == plan::DType::BF16 && s.k > mostUnits * kernels->pairs)
     return nullptr;
   return std::make_unique<GemmOp>(p, scope, *kernels, matrices, workspace, threads);

@@ -5,9 +5,8 @@
 // window reach. Gradients of weights are products over pixels: each thread packs, for some pixels at a time, gradients
 // of its output channels, and multiplies them by panels of inputs that it gathers. Sums do not depend on the number of
 // threads.
-#include "runtime/device/GemmConv.h"
-
 #include "runtime/device/ConvLoops.h"
+
 #include "runtime/device/GemmKernels.h"
 #include "runtime/device/VectorLoops.h"
 #include "runtime/plan/DTypes.h"
@@ -211,27 +210,23 @@ public:
     blockUnits = std::min(units, roundUp((units + blocks - 1) / blocks, lineFloats));
     // A line more, so that rows do not share sets of the cache.
     rowFloats = roundUp(blockUnits, lineFloats) + lineFloats;
-    double least = 0;
-    for (int64_t tried = 1; tried <= all; ++tried) {
-      const auto rows = static_cast<double>((op.oc() + tried - 1) / tried),
-                 panels = static_cast<double>((items + all / tried - 1) / (all / tried));
-      // In cycles of a unit, measured with AVX-512: to pack a row and a panel, and to multiply them.
-      const double cost = 0.5 * rows + 16 * panels + 2 * rows * panels;
-      if (tried == 1 || cost < least)
-        least = cost, down = tried;
-    }
-    across = all / down;
-    mostRows = (op.oc() + down - 1) / down;
+    // In cycles of a unit, measured with AVX-512: to pack a row and a panel, and to multiply them.
+    grid = gridOf(all, [&](int64_t down, int64_t across) {
+      const auto rows = static_cast<double>((op.oc() + down - 1) / down),
+                 panels = static_cast<double>((items + across - 1) / across);
+      return 0.5 * rows + 16 * panels + 2 * rows * panels;
+    });
+    mostRows = (op.oc() + grid.down - 1) / grid.down;
     leftAt = reserve(rowFloats * mostRows * all);
     panelAt = reserve(blockUnits * kernels.panel * all);
     pixelsOfTap.resize(static_cast<size_t>(blockUnits * kernels.pairs * all));
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    parallelFor(static_cast<unsigned>(down * across), [&](unsigned thread) {
-      const int64_t row = thread / across, column = thread % across, most = blockUnits * kernels.pairs;
-      const Range rows{op.oc() * row / down, op.oc() * (row + 1) / down},
-          mine{items * column / across, items * (column + 1) / across};
+    parallelFor(static_cast<unsigned>(grid.down * grid.across), [&](unsigned thread) {
+      const int64_t row = thread / grid.across, column = thread % grid.across, most = blockUnits * kernels.pairs;
+      const Range rows{op.oc() * row / grid.down, op.oc() * (row + 1) / grid.down},
+          mine{items * column / grid.across, items * (column + 1) / grid.across};
       float *left = scratch(leftAt) + thread * mostRows * rowFloats;
       for (int64_t begin = 0; begin < pixels; begin += most) {
         const int64_t count = std::min(most, pixels - begin);
@@ -283,7 +278,7 @@ private:
 
   int64_t pixels, items; ///< items: panels of all elements of the window
   int64_t blockUnits, rowFloats;
-  int64_t down = 1, across = 1; ///< threads: parts of the output channels, parts of the items
+  Grid grid; ///< parts of the output channels, parts of the items
   int64_t mostRows;
   int64_t leftAt, panelAt;
   std::vector<const void *> pixelsOfTap; ///< of each thread, in a block
@@ -292,20 +287,17 @@ private:
 } // namespace
 
 std::unique_ptr<Op> makeGemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
-  const GemmKernels *kernels = loopsFor(scope.plan, gemmAvx2, gemmAvx512);
   const plan::DType type = scope.slot(op.src()).dtype(), weights = scope.slot(op.weights()).dtype();
   const bool half = type == plan::DType::BF16, gradient = op.kind() == plan::ConvKind::BackwardWeights;
+  const GemmKernels *kernels = loopsFor(scope.plan, half, gemmAvx2, gemmAvx512, gemmBf16);
   if (!kernels || !op.nhwc() || op.groups() != 1 || op.epilogue() != plan::Epilogue::None ||
       (!half && type != plan::DType::F32) || scope.slot(op.dst()).dtype() != type ||
       weights != (gradient ? plan::DType::F32 : type))
     return nullptr;
-  if (half) {
-    // Rows of pixels are read where they are: as pairs.
-    const int64_t depth = op.kind() == plan::ConvKind::Forward ? op.ic() : op.oc();
-    if (kernels != &gemmAvx512 || !__builtin_cpu_supports("avx512bf16") || (!gradient && depth % 2))
-      return nullptr;
-    kernels = &gemmBf16;
-  }
+  // Rows of pixels are read where they are: bf16 numbers as pairs.
+  const int64_t depth = op.kind() == plan::ConvKind::Forward ? op.ic() : op.oc();
+  if (half && (kernels->pairs != 2 || (!gradient && depth % 2)))
+    return nullptr;
   if (gradient)
     return std::make_unique<GemmConvWeights>(op, scope, workspace, threads, *kernels);
   return std::make_unique<GemmConvPixels>(op, scope, workspace, threads, *kernels);

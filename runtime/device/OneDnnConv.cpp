@@ -3,12 +3,11 @@
 // weights are). NCHW activations are reordered to blocked layouts, unless the kernel is 1x1 or there are few channels:
 // then oneDNN's GEMM path on plain layouts is faster.
 #include "runtime/base/Error.h"
+#include "runtime/device/ConvLoops.h"
 #include "runtime/device/Epilogue.h"
-#include "runtime/device/GemmConv.h"
 #include "runtime/device/MatmulShape.h"
 #include "runtime/device/OneDnn.h"
 #include "runtime/device/Parallel.h"
-#include "runtime/device/Winograd.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 

@@ -5,9 +5,8 @@
 // other one and multiplies it while it is in its cache. Gradients of weights sum over tiles: chunks of tiles are
 // transformed by all threads, then each thread multiplies and sums its own part of the weights. What is summed, and in
 // which order, does not depend on the number of threads.
-#include "runtime/device/Winograd.h"
-
 #include "runtime/device/ConvLoops.h"
+
 #include "runtime/device/VectorLoops.h"
 #include "runtime/device/WinogradKernels.h"
 

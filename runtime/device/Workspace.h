@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace cleave {
 
@@ -16,6 +17,11 @@ struct Workspace {
     need = std::max(need, used);
     return offset;
   }
+  /// The same in floats.
+  int64_t reserveFloats(size_t &used, int64_t count) {
+    return static_cast<int64_t>(reserve(used, static_cast<size_t>(count) * sizeof(float)) / sizeof(float));
+  }
+  float *floats(int64_t offset) const { return reinterpret_cast<float *>(memory) + offset; }
 };
 
 } // namespace cleave
