@@ -155,47 +155,53 @@ private:
   int64_t inputAt, panelAt, productAt;
 };
 
-/// Gradients of weights.
+/// Gradients of weights. Rows of the 6x6 positions, and parts of the output channels, are shared among threads, each of
+/// which transforms some tiles at a time and adds their products to its sums.
 class WinogradWeights final : public WinogradOp {
 public:
   WinogradWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const WinogradKernels &kernels)
       : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),        op.ih(),       op.iw(),
                                                                   op.oh(),       op.ow(),       op.pad_top(),
-                                                                  op.pad_left(), window.outputs} {
-    constexpr int64_t chunkBytes = 8 << 20; // of transformed tiles, which stay in the last cache (measured)
-    chunk = std::clamp<int64_t>(chunkBytes / (positions * 4 * (op.ic() + op.oc())) / lineFloats * lineFloats, 32, 512);
+                                                                  op.pad_left(), window.outputs},
+        columns(panelsOf(op.ic()) * kernels.panel) {
+    const int64_t all = threads;
+    groups = all % 6 == 0 ? 6 : all % 3 == 0 ? 3 : all % 2 == 0 ? 2 : 1;
+    parts = std::min(all / groups, op.oc() / lineFloats);
+    // Sums of as many output channels at a time as take 10 MB.
+    const int64_t passes = (positions * columns * op.oc() * 4 + sumBytes - 1) / sumBytes;
+    channels = roundUp((op.oc() + passes - 1) / passes, lineFloats);
+    const int64_t part = roundUp((channels + parts - 1) / parts, lineFloats);
+    chunk = std::clamp<int64_t>(chunkBytes / (6 * 4 * (columns + channels)), 32, 512);
     chunk = std::min(chunk, tiles.count());
-    perInput = chunk * roundUp(op.ic(), kernels.panel) + lineFloats;
-    perGradient = chunk * op.oc() + lineFloats;
-    perProduct = rowsAtATime * kernels.panel + lineFloats;
-    inputAt = reserve(positions * perInput);
-    gradientAt = reserve(positions * perGradient);
-    productAt = reserve(positions * perProduct * threads);
+    perInput = chunk * columns + lineFloats;
+    perGradient = chunk * part + lineFloats;
+    perProduct = channels * columns + lineFloats;
+    inputAt = reserve(6 * perInput * all);
+    gradientAt = reserve(6 * perGradient * all);
+    productAt = reserve(positions * perProduct);
+    inputs.resize(static_cast<size_t>(chunk * all));
+    gradients.resize(static_cast<size_t>(chunk * all));
     rounds = scope.slot(op.weights()).dtype() == plan::DType::BF16;
     if (rounds)
       sumAt = reserve(op.oc() * perChannel());
   }
 
   void run(SlotTable slots, const RunContext &) override {
-    const std::byte *from = src.at(slots), *gradients = dst.at(slots);
     std::byte *result = weights.at(slots);
     float *to = rounds ? scratch(sumAt) : reinterpret_cast<float *>(result);
-    float *input = scratch(inputAt), *gradient = scratch(gradientAt);
-    const int64_t count = tiles.count(), blocks = (op.oc() + rowsAtATime - 1) / rowsAtATime,
-                  units = panelsOf(op.ic()) * blocks;
-    for (int64_t begin = 0; begin < count; begin += chunk) {
-      const int64_t rows = std::min(chunk, count - begin);
-      split(rows, [&](unsigned, int64_t row) {
-        const void *none = zeros.data();
-        window.transformInput(tiles.inputs(begin + row, from, bytesOf(op.ic()), none).data(), op.ic(),
-                              {input, perInput, kernels.panel, chunk * kernels.panel}, row);
-        window.transformGradient(tiles.outputs(begin + row, gradients, bytesOf(op.oc()), none).data(), op.oc(),
-                                 {gradient, perGradient, op.oc(), kernels.panel}, row);
+    for (int64_t first = 0; first < op.oc(); first += channels) {
+      const int64_t count = std::min(channels, op.oc() - first), vectors = count / lineFloats;
+      parallelFor(static_cast<unsigned>(groups * parts), [&](unsigned thread) {
+        const int64_t part = thread / groups, begin = vectors * part / parts * lineFloats,
+                      end = vectors * (part + 1) / parts * lineFloats;
+        sum(slots, thread, thread % groups, first, begin, end);
       });
-      split(units, [&](unsigned thread, int64_t unit) {
-        multiply(thread, unit / blocks, unit % blocks * rowsAtATime, rows, (op.accumulate() && !rounds) || begin > 0,
-                 to);
+      split(count, [&](unsigned, int64_t row) {
+        for (int64_t panel = 0; panel < panelsOf(op.ic()); ++panel)
+          window.transformFilter(scratch(productAt) + row * columns + panel * kernels.panel, perProduct,
+                                 widthOf(panel, op.ic()), op.accumulate() && !rounds,
+                                 to + (first + row) * perChannel() + panel * kernels.panel, op.ic());
       });
     }
     if (rounds)
@@ -206,26 +212,52 @@ public:
   }
 
 private:
-  static constexpr int64_t rowsAtATime = 64; ///< channels of outputs
   int64_t perChannel() const { return window.size * window.size * op.ic(); }
 
-  /// Adds the sums over the chunk's tiles for a panel of input channels and some output channels.
-  void multiply(unsigned thread, int64_t panel, int64_t first, int64_t depth, bool add, float *to) const {
-    const int64_t width = widthOf(panel, op.ic()), rows = std::min(rowsAtATime, op.oc() - first);
-    const float *left = scratch(gradientAt) + first, *right = scratch(inputAt) + panel * chunk * kernels.panel;
-    float *product = scratch(productAt + thread * positions * perProduct);
-    for (int64_t p = 0; p < positions; ++p)
-      kernels.multiplyTransposed(rows, depth, left + p * perGradient, op.oc(), right + p * perInput, width,
-                                 product + p * perProduct);
-    for (int64_t row = 0; row < rows; ++row)
-      window.transformFilter(product + row * width, perProduct, width, add,
-                             to + (first + row) * window.size * window.size * op.ic() + panel * kernels.panel, op.ic());
+  /// The sums over all tiles, for some rows of positions, of output channels `begin` ... `end` - 1 of those that begin
+  /// with `first`.
+  void sum(SlotTable slots, unsigned thread, int64_t group, int64_t first, int64_t begin, int64_t end) {
+    const int64_t rows = 6 / groups, part = end - begin;
+    float *input = scratch(inputAt + thread * 6 * perInput), *gradient = scratch(gradientAt + thread * 6 * perGradient);
+    const TileMatrix inputTo{input, perInput, kernels.panel, chunk * kernels.panel},
+        gradientTo{gradient, perGradient, part, kernels.panel};
+    auto *const from = &inputs[static_cast<size_t>(thread * chunk)];
+    auto *const gradientFrom = &gradients[static_cast<size_t>(thread * chunk)];
+    for (int64_t tile = 0; tile < tiles.count(); tile += chunk) {
+      const int64_t count = std::min(chunk, tiles.count() - tile);
+      for (int64_t i = 0; i < count; ++i) {
+        from[i] = tiles.inputs(tile + i, src.at(slots), bytesOf(op.ic()), zeros.data());
+        gradientFrom[i] = tiles.outputs(tile + i, static_cast<const std::byte *>(dst.at(slots)) + bytesOf(first + begin),
+                                        bytesOf(op.oc()), static_cast<const void *>(zeros.data()));
+      }
+      for (int64_t row = group * rows; row < (group + 1) * rows; ++row) {
+        for (int64_t i = 0; i < count; ++i)
+          window.transformInputRow[row](from[i].data(), op.ic(), inputTo, i);
+        for (int64_t i = 0; i < count; ++i)
+          window.transformGradientRow[row](gradientFrom[i].data(), part, gradientTo, i);
+        for (int64_t x = 0; x < 6; ++x)
+          for (int64_t panel = 0; panel < panelsOf(op.ic()); ++panel)
+            kernels.multiplyTransposed(part, count, gradient + x * perGradient, part,
+                                       input + x * perInput + panel * chunk * kernels.panel, widthOf(panel, op.ic()),
+                                       tile > 0,
+                                       scratch(productAt) + (row * 6 + x) * perProduct + begin * columns +
+                                           panel * kernels.panel,
+                                       columns);
+      }
+    }
   }
 
+  static constexpr int64_t sumBytes = 10 << 20;   ///< of the sums of all positions, at most
+  static constexpr int64_t chunkBytes = 512 << 10; ///< of tiles of a row of positions (measured)
   Tiles tiles;
-  int64_t chunk; ///< tiles that are transformed at a time
+  int64_t columns;       ///< of the sums: input channels in whole panels
+  int64_t groups, parts; ///< of the rows of positions, and of the output channels
+  int64_t channels;      ///< output channels that are summed at a time
+  int64_t chunk;         ///< tiles that a thread transforms at a time
   int64_t perInput, perGradient, perProduct;
   int64_t inputAt, gradientAt, productAt;
+  std::vector<std::array<const void *, 36>> inputs;    ///< elements of the tiles of each thread's chunk
+  std::vector<std::array<const void *, 16>> gradients; ///< of the outputs
   bool rounds;       ///< the result is bf16: the sums of all chunks are made in f32 first
   int64_t sumAt = 0; ///< of these sums
 };

@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Where the 36 values of each tile of a matrix [36][tiles][channels] are. Channel c of tile t is at
-/// `t * perTile + c / panel * perPanel + c % panel`, position p of 36 at `p * perPosition` more, all in floats.
+/// Where the values of each tile of a matrix [positions][tiles][channels] are. Channel c of tile t is at
+/// `t * perTile + c / panel * perPanel + c % panel`, position p at `p * perPosition` more, all in floats.
 struct TileMatrix {
   float *data;
   int64_t perPosition, perTile, perPanel;
@@ -21,8 +21,10 @@ struct WinogradWindow {
 
   /// B^T d B for one tile: `from[6 * y + x]` are its elements, each `channels` of them.
   void (*transformInput)(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
-  /// A d A^T for the gradient of one tile of outputs: `from[outputs * y + x]`, each `channels` elements.
-  void (*transformGradient)(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// A row of the same, to positions 0 ... 5.
+  void (*transformInputRow[6])(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
+  /// A row of A d A^T for the gradient of one tile of outputs: `from[outputs * y + x]`, each `channels` elements.
+  void (*transformGradientRow[6])(const void *const *from, int64_t channels, TileMatrix to, int64_t tile);
   /// G g G^T for weights g = from[row][size][size][channel], to [36][depth][width], width 16 or `panel`. `turned`: rows
   /// are the width and channels the depth; otherwise rows are the depth, and the windows are turned around. `channels`:
   /// of a row in memory.
@@ -49,10 +51,10 @@ struct WinogradKernels {
   /// a[i][k] is at i * rowStride + k, b has rows of `width` floats, out as well.
   void (*multiply)(int64_t count, int64_t depth, const float *a, int64_t rowStride, const float *b, int64_t width,
                    float *out);
-  /// The same with a[i][k] at i + k * depthStride, rows of b that are `panel` floats apart, and `count` a multiple
-  /// of 16.
+  /// The same with a[i][k] at i + k * depthStride, rows of b that are `panel` floats apart, rows of the result that are
+  /// `across` floats apart, and `count` a multiple of 16; written, or added to what is there.
   void (*multiplyTransposed)(int64_t count, int64_t depth, const float *a, int64_t depthStride, const float *b,
-                             int64_t width, float *out);
+                             int64_t width, bool add, float *out, int64_t across);
   WinogradWindow window3[2], window5[2]; ///< of f32 and of bf16
 };
 
