@@ -248,7 +248,7 @@ private:
   }
 
   static constexpr int64_t sumBytes = 10 << 20;   ///< of the sums of all positions, at most
-  static constexpr int64_t chunkBytes = 512 << 10; ///< of tiles of a row of positions (measured)
+  static constexpr int64_t chunkBytes = 256 << 10; ///< of tiles of a row of positions (measured)
   Tiles tiles;
   int64_t columns;       ///< of the sums: input channels in whole panels
   int64_t groups, parts; ///< of the rows of positions, and of the output channels
