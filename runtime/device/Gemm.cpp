@@ -61,7 +61,8 @@ public:
       packed = matrices.find(p, fmt::format("{} {}", kernels.pairs, blockUnits),
                              (units + blockUnits - 1) / blockUnits * panels * panelFloats);
     }
-    packsLeft = p.shape.a.column != 1 || bytesOf(p.aType) * kernels.pairs != 4 || p.shape.k % kernels.pairs;
+    turns = p.shape.a.column != 1;
+    packsLeft = turns || bytesOf(p.aType) * kernels.pairs != 4 || p.shape.k % kernels.pairs;
     packsOwn = !packed && !packsLeft && chunkPanels % threads == 0;
     // The least work of one thread, and of such grids the one whose parts have the least rows and columns to read.
     grid = packsOwn ? Grid{1, threads} : gridOf(threads, [&](int64_t down, int64_t across) {
@@ -73,7 +74,8 @@ public:
     size_t used = 0;
     const auto reserve = [&](int64_t count) { return workspace.reserveFloats(used, count); };
     panelAt = reserve(packed ? 0 : chunkPanels * panelFloats);
-    leftAt = reserve(packsLeft ? rowFloats * rowsInCache * threads : 0);
+    leftFloats = turns ? roundUp(rowsInCache, kernels.panel) * blockUnits : rowsInCache * rowFloats;
+    leftAt = reserve(packsLeft ? leftFloats * threads : 0);
     biasAt = reserve(p.hasBias && p.biasType != plan::DType::F32 ? biasCount() : 0);
   }
 
@@ -138,21 +140,22 @@ private:
                 Range rows) const {
     const MatmulOperand &a = p.shape.a, &c = p.shape.c;
     const int64_t depth = depthOf(firstUnit), depthUnits = unitsOf(depth);
-    float *own = scratch(leftAt) + thread * rowFloats * rowsInCache;
+    float *own = scratch(leftAt) + thread * leftFloats;
     for (int64_t row = rows.begin; row < rows.end; row += rowsInCache) {
       const int64_t count = std::min(rowsInCache, rows.end - row);
-      const void *left = at(p.a.at(slots), a, p.aType, row, firstUnit * kernels.pairs);
-      int64_t leftBytes = a.row * bytesOf(p.aType);
-      if (packsLeft) {
-        const bool along = a.column == 1;
-        (along ? kernels.loadRows : kernels.turnRows)[p.aType == plan::DType::BF16](left, along ? a.row : a.column,
-                                                                                    depth, count, own, rowFloats);
-        left = own, leftBytes = rowFloats * 4;
-      }
+      const std::byte *from = at(p.a.at(slots), a, p.aType, row, firstUnit * kernels.pairs);
+      for (int64_t i = 0; turns && i < count; i += kernels.panel)
+        kernels.packRows[p.aType == plan::DType::BF16](from + i * bytesOf(p.aType), a.column, depth,
+                                                       std::min(kernels.panel, count - i), own + i * blockUnits);
+      if (packsLeft && !turns)
+        kernels.loadRows[p.aType == plan::DType::BF16](from, a.row, depth, count, own, rowFloats);
       const void *rowsOfLeft[rowsInCache];
       void *to[rowsInCache];
       for (int64_t i = 0; i < count; ++i) {
-        rowsOfLeft[i] = static_cast<const std::byte *>(left) + i * leftBytes;
+        rowsOfLeft[i] =
+            turns ? static_cast<const void *>(own + i / kernels.panel * kernels.panel * blockUnits + i % kernels.panel)
+            : packsLeft ? static_cast<const void *>(own + i * rowFloats)
+                        : from + i * a.row * bytesOf(p.aType);
         to[i] = p.c.at(slots) + (row + i) * c.row * bytesOf(p.cType);
       }
       for (int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
@@ -160,9 +163,9 @@ private:
         GemmResult result{to, column * bytesOf(p.cType), half, p.accumulate || firstUnit > 0, nullptr, nullptr};
         if (p.hasBias && firstUnit == 0)
           (p.shape.exchanged ? result.rowBias : result.columnBias) = biasOf(slots) + (p.shape.exchanged ? row : column);
-        const float *const from = right + panel * panelFloats;
-        kernels.multiply(count, std::min(kernels.panel, p.shape.n - column), 1, depthUnits, rowsOfLeft, 0, &from,
-                         result);
+        const float *const columns = right + panel * panelFloats;
+        kernels.multiply(count, std::min(kernels.panel, p.shape.n - column), 1, depthUnits,
+                         {rowsOfLeft, 0, turns ? kernels.panel * 4 : 4}, &columns, result);
       }
     }
   }
@@ -175,8 +178,9 @@ private:
   bool half;             ///< the result is bf16, otherwise f32
   int64_t blockUnits, panelFloats, chunkPanels;
   Grid grid;
-  bool packsLeft, packsOwn;
-  int64_t rowFloats; ///< from one packed row to the next
+  bool turns, packsLeft, packsOwn; ///< turns: packs columns of the left matrix in memory as rows
+  int64_t rowFloats;               ///< from one packed row to the next
+  int64_t leftFloats;              ///< of the packed rows of a thread
   int64_t panelAt, leftAt, biasAt;
   std::shared_ptr<PackedMatrix> packed; ///< null: panels are packed by every run
 };

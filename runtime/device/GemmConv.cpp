@@ -179,7 +179,7 @@ private:
           for (const int64_t x : across.element)
             *tap++ = panelOf(panel, y * op.kw() + x);
         const int64_t first = panel * kernels.panel;
-        kernels.multiply(end - begin, widthOf(panel, made), used, unitsOf(depth), left, rowsAtATime, right,
+        kernels.multiply(end - begin, widthOf(panel, made), used, unitsOf(depth), {left, rowsAtATime, 4}, right,
                          {results, bytesOf(first), half, op.accumulate(),
                           shifts.empty() ? nullptr : &shifts[static_cast<size_t>(first)], nullptr});
       }
@@ -208,17 +208,16 @@ public:
     const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime,
                   all = static_cast<int64_t>(threads);
     blockUnits = std::min(units, roundUp((units + blocks - 1) / blocks, lineFloats));
-    // A line more, so that rows do not share sets of the cache.
-    rowFloats = roundUp(blockUnits, lineFloats) + lineFloats;
-    // In cycles of a unit, measured with AVX-512: to pack a row and a panel, and to multiply them.
+    panelFloats = blockUnits * kernels.panel;
+    // In cycles of a unit, measured with AVX-512: to pack rows and a panel, and to multiply them.
     grid = gridOf(all, [&](int64_t down, int64_t across) {
       const auto rows = static_cast<double>((op.oc() + down - 1) / down),
                  panels = static_cast<double>((items + across - 1) / across);
-      return 0.5 * rows + 16 * panels + 2 * rows * panels;
+      return 0.25 * rows + 16 * panels + 2 * rows * panels;
     });
-    mostRows = (op.oc() + grid.down - 1) / grid.down;
-    leftAt = reserve(rowFloats * mostRows * all);
-    panelAt = reserve(blockUnits * kernels.panel * all);
+    mostPanels = panelsOf((op.oc() + grid.down - 1) / grid.down);
+    leftAt = reserve(mostPanels * panelFloats * all);
+    panelAt = reserve(panelFloats * all);
     pixelsOfTap.resize(static_cast<size_t>(blockUnits * kernels.pairs * all));
   }
 
@@ -227,11 +226,12 @@ public:
       const int64_t row = thread / grid.across, column = thread % grid.across, most = blockUnits * kernels.pairs;
       const Range rows{op.oc() * row / grid.down, op.oc() * (row + 1) / grid.down},
           mine{items * column / grid.across, items * (column + 1) / grid.across};
-      float *left = scratch(leftAt) + thread * mostRows * rowFloats;
+      float *left = scratch(leftAt) + thread * mostPanels * panelFloats;
       for (int64_t begin = 0; begin < pixels; begin += most) {
         const int64_t count = std::min(most, pixels - begin);
-        kernels.turnRows[half](dst.at(slots) + bytesOf(begin * op.oc() + rows.begin), op.oc(), count,
-                               rows.end - rows.begin, left, rowFloats);
+        for (int64_t panel = 0; panel < panelsOf(rows.end - rows.begin); ++panel)
+          kernels.packRows[half](dst.at(slots) + bytesOf(begin * op.oc() + rows.begin + panel * kernels.panel), op.oc(),
+                                 count, widthOf(panel, rows.end - rows.begin), left + panel * panelFloats);
         multiply(slots, thread, begin, count, mine, rows, left);
       }
     });
@@ -244,7 +244,7 @@ private:
                 const float *rowsOfLeft) {
     const std::byte *from = src.at(slots);
     auto *to = reinterpret_cast<float *>(weights.at(slots));
-    float *panel = scratch(panelAt) + thread * blockUnits * kernels.panel;
+    float *panel = scratch(panelAt) + thread * panelFloats;
     const void **gathered = pixelsOfTap.data() + thread * blockUnits * kernels.pairs;
     const void *left[rowsAtATime];
     void *results[rowsAtATime];
@@ -266,20 +266,21 @@ private:
       for (int64_t row = rows.begin; row < rows.end; row += rowsAtATime) {
         const int64_t some = std::min(rowsAtATime, rows.end - row);
         for (int64_t i = 0; i < some; ++i) {
-          left[i] = rowsOfLeft + (row - rows.begin + i) * rowFloats;
+          left[i] = rowsOfLeft + (row - rows.begin + i) / kernels.panel * panelFloats +
+                    (row - rows.begin + i) % kernels.panel;
           results[i] = to + ((row + i) * taps + tap) * op.ic() + first;
         }
         const float *right = panel;
-        kernels.multiply(some, width, 1, unitsOf(count), left, 0, &right,
+        kernels.multiply(some, width, 1, unitsOf(count), {left, 0, kernels.panel * 4}, &right,
                          {results, 0, false, op.accumulate() || begin > 0, nullptr, nullptr});
       }
     }
   }
 
   int64_t pixels, items; ///< items: panels of all elements of the window
-  int64_t blockUnits, rowFloats;
-  Grid grid; ///< parts of the output channels, parts of the items
-  int64_t mostRows;
+  int64_t blockUnits, panelFloats;
+  Grid grid;          ///< parts of the output channels, parts of the items
+  int64_t mostPanels; ///< of the output channels of a thread
   int64_t leftAt, panelAt;
   std::vector<const void *> pixelsOfTap; ///< of each thread, in a block
 };

@@ -16,6 +16,13 @@ struct GemmResult {
   const float *rowBias;    ///< added to every column, unless null
 };
 
+/// Where rows of units of a left matrix are: of row i and tap t, unit u is `u * perUnit` bytes after rows[t * perTap +
+/// i].
+struct GemmLeft {
+  const void *const *rows;
+  int64_t perTap, perUnit;
+};
+
 /// Products of units: floats, or pairs of bf16 numbers that are neighbours along the depth, whose products are added to
 /// a float. Arrays of two functions are for elements in f32 and in bf16. Where the depth ends within a unit, or rows or
 /// columns within a vector, zeros follow.
@@ -25,20 +32,18 @@ struct GemmKernels {
   int64_t rows;  ///< that `multiply` computes at a time, at most
   int64_t pairs; ///< numbers of a unit: 1, or 2
 
-  /// A panel [units of the depth][panel] of a right matrix. Its element (k, j) is at from[k * stride + j]
-  /// (`packRows`), or at from[j * stride + k] (`packColumns`).
+  /// A panel [units of the depth][panel] of a right matrix, or of a left one that is turned around. Its element (k, j)
+  /// is at from[k * stride + j] (`packRows`), or at from[j * stride + k] (`packColumns`).
   void (*packRows[2])(const void *from, int64_t stride, int64_t depth, int64_t columns, float *panel);
   void (*packColumns[2])(const void *from, int64_t stride, int64_t depth, int64_t columns, float *panel);
-  /// Rows of units of a left matrix. Its element (i, k) is at from[i * stride + k] (`loadRows`), or at
-  /// from[k * stride + i] (`turnRows`).
+  /// Rows of units of a left matrix. Its element (i, k) is at from[i * stride + k].
   void (*loadRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
-  void (*turnRows[2])(const void *from, int64_t stride, int64_t depth, int64_t rows, float *to, int64_t toStride);
   /// The panel of `columns` columns whose row k, in memory, is at rows[k] + first.
   void (*packGathered[2])(const void *const *rows, int64_t first, int64_t depth, int64_t columns, float *panel);
-  /// Sums of `rows` rows and `columns` columns, at most a panel's, over `taps` times `units` units. Row i of the left
-  /// matrix of tap t is at left[t * leftStride + i], its panel at panels[t].
-  void (*multiply)(int64_t rows, int64_t columns, int64_t taps, int64_t units, const void *const *left,
-                   int64_t leftStride, const float *const *panels, const GemmResult &result);
+  /// Sums of `rows` rows and `columns` columns, at most a panel's, over `taps` times `units` units. The panel of tap t
+  /// is at panels[t].
+  void (*multiply)(int64_t rows, int64_t columns, int64_t taps, int64_t units, const GemmLeft &left,
+                   const float *const *panels, const GemmResult &result);
 };
 
 /// Kernels for processors with AVX2 and FMA, with AVX-512, and with AVX-512 BF16 for products of bf16 numbers.
