@@ -102,7 +102,9 @@ llvm::Function *KernelEmitter::run() {
   for (size_t i = 0; i < p.buffers.size(); ++i)
     bases.push_back(b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), args, i)));
   makeTables();
-  int64_t floats = p.reducedCount() * (p.shape == Shape::Columns ? p.width * p.unroll : 1);
+  int64_t floats = p.shape == Shape::Columns                    ? p.reducedCount() * p.width * p.unroll
+                   : p.shape == Shape::Map && p.vectorLoop >= 0 ? p.loops[p.vectorLoop].extent
+                                                                : p.reducedCount();
   for (int s = 0; s < p.scratchSlots; ++s) {
     scratch.push_back(b.CreateAlloca(b.getFloatTy(), number(floats + p.width)));
     scratch.back()->setAlignment(llvm::Align(64));
@@ -138,6 +140,14 @@ void KernelEmitter::emitFlat() {
 }
 
 void KernelEmitter::emitRows() {
+  if (p.shape == Shape::Map && p.scratchSlots) {
+    levels[1].block = levels[0].block; // there are no rows yet
+    currentSweep = -1;
+    std::vector<Accumulator> none;
+    vectorLoop(number(0), number(p.loops[p.vectorLoop].extent), p.loops[p.vectorLoop].extent, currentSweep, none);
+    currentSweep = 0;
+    levels[0].block = levels[1].block;
+  }
   OpenLoop row = open(1, begin, end, 1);
   setRowIndices(row.index);
   emitRow();

@@ -228,6 +228,40 @@ private:
   int64_t slotsLeft = 0;
 };
 
+/// In a map of many rows, values that are the same in every row, and cost more than a load, are computed once, before
+/// the first row.
+void hoistFromRows(LoopNest &p) {
+  constexpr int64_t fewestRows = 16, mostFloats = 8192;
+  constexpr double leastWork = 4;
+  if (p.shape != Shape::Map || p.flat || p.vectorLoop < 0)
+    return;
+  const int64_t row = p.loops[p.vectorLoop].extent;
+  if (p.keptCount() < fewestRows * row)
+    return;
+  int64_t slotsLeft = mostFloats / row;
+  const auto same = [&](int v) { return p.placements[v].loops == 1u << p.vectorLoop; };
+  std::vector<double> work(p.values.size(), 0);
+  const auto visit = [&](int v) {
+    Placement &at = p.placements[v];
+    if (!same(v) || p.values[v].kind != ValueKind::Op || !isFloat(p.values[v].type) || work[v] < leastWork ||
+        at.scratch >= 0 || slotsLeft <= 0)
+      return;
+    at.scratch = p.scratchSlots++;
+    at.scratchFrom = -1;
+    --slotsLeft;
+  };
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    work[i] = operationCycles(p.values[i]);
+    for (int o : p.values[i].operands)
+      work[i] += work[o];
+    if (!same(static_cast<int>(i)))
+      for (int o : p.values[i].operands)
+        visit(o);
+  }
+  for (const Store &s : p.stores)
+    visit(s.value);
+}
+
 void chooseUnroll(LoopNest &p) {
   p.unroll = 1;
   if (p.vectorLoop < 0)
@@ -323,6 +357,7 @@ std::optional<LoopNest> loopNestOf(const KernelGraph &graph, std::string *why, i
   if (width > 1) {
     chooseUnroll(p);
     ScratchPlan(p).run();
+    hoistFromRows(p);
     chooseExtent(p);
   } else {
     planThreads(p);

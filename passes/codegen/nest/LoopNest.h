@@ -63,7 +63,7 @@ struct Placement {
   bool row = false;    // depends on a reduction, so it is not available when the row begins
   int sweep = 0;       // earliest sweep that can compute it; for Reduce: the sweep after the one that does
   int scratch = -1;    // slot of the row's scratch memory that stores it for later sweeps
-  int scratchFrom = 0; // the sweep that fills the scratch
+  int scratchFrom = 0; // the sweep that fills the scratch; -1: before the first row, for all rows
 };
 
 struct Store {

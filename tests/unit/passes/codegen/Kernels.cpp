@@ -101,6 +101,25 @@ TEST_CASE("an expensive value that a second sweep needs depends on one of two re
   CHECK(check(m.graph).str().find("scratch 0 from sweep 0") != std::string::npos);
 }
 
+TEST_CASE("values that are the same in every row are computed once") {
+  for (int64_t n : {5, 16, 64, 100}) {
+    GraphMaker m;
+    const std::vector<int64_t> shape{40, n};
+    const int x = m.input(shape), variance = m.input({n}), weight = m.input({n}, DType::BF16);
+    const int factor = m.mul(m.op(NodeKind::Rsqrt, {m.add(m.op(NodeKind::Abs, {variance}), m.constant({n}, 1e-5))}),
+                             m.cast(weight, DType::F32));
+    m.graph.outputs = {m.mul(x, m.broadcast(factor, shape, {1})), m.broadcast(factor, shape, {1})};
+    const LoopNest p = check(m.graph, 1e-5);
+    CHECK(p.shape == Shape::Map);
+    CHECK(p.scratchSlots == 1);
+    CHECK(p.str().find("scratch 0 from sweep -1") != std::string::npos);
+  }
+  GraphMaker few; // as long as the rows themselves
+  const int x = few.input({2, 64}), variance = few.input({64});
+  few.graph.outputs = {few.mul(x, few.broadcast(few.op(NodeKind::Rsqrt, {variance}), {2, 64}, {1}))};
+  CHECK(loopNestOf(few.graph)->scratchSlots == 0);
+}
+
 TEST_CASE("scalars") {
   GraphMaker m;
   int step = m.input({}), lr = m.input({});
