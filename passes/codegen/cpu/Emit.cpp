@@ -3,6 +3,8 @@
 #include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/nest/Affine.h"
 
+#include <set>
+
 namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
@@ -171,6 +173,24 @@ void KernelEmitter::setRowIndices(V row) {
   }
 }
 
+/// Where the vector loop of a map is cut: whole vectors, so that conditions on its index hold for all of a piece or for
+/// none. These are the parts of a concatenation, and what is around a padded value.
+std::vector<int64_t> KernelEmitter::pieces() const {
+  constexpr size_t mostPieces = 8;
+  const int64_t extent = p.loops[p.vectorLoop].extent;
+  std::set<int64_t> ends;
+  for (const LoopValue &v : p.values)
+    for (const Condition &c : v.conditions)
+      if (c.expr.coef[p.vectorLoop] == 1 && loopsOf(c.expr) == 1u << p.vectorLoop)
+        for (const int64_t end : {c.low - c.expr.constant, c.high - c.expr.constant})
+          if (end > 0 && end < extent && end % p.width == 0)
+            ends.insert(end);
+  if (ends.size() >= mostPieces || p.width == 1)
+    ends.clear();
+  ends.insert({0, extent});
+  return {ends.begin(), ends.end()};
+}
+
 void KernelEmitter::emitRow() {
   if (p.shape == Shape::Map) {
     std::vector<Accumulator> none;
@@ -180,8 +200,12 @@ void KernelEmitter::emitRow() {
       for (const Store &s : p.stores)
         store(s, 0);
     } else {
-      int64_t extent = p.loops[p.vectorLoop].extent;
-      vectorLoop(number(0), number(extent), extent, 0, none);
+      const std::vector<int64_t> ends = pieces();
+      for (size_t i = 1; i < ends.size(); ++i) {
+        piece = {ends[i - 1], ends[i]};
+        vectorLoop(number(ends[i - 1]), number(ends[i]), ends[i] - ends[i - 1], 0, none);
+      }
+      piece = {};
     }
     return;
   }
@@ -241,7 +265,7 @@ void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::
   if (staticExtent < 0 || staticExtent >= step) {
     V whole;
     if (staticExtent >= 0) {
-      whole = number(staticExtent / step * step);
+      whole = b.CreateAdd(low, number(staticExtent / step * step));
     } else {
       at(level - 1);
       whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), number(-step)));
@@ -255,7 +279,7 @@ void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::
   if (staticExtent < 0 || staticExtent % step) {
     OpenLoop l = open(level, rest, high, p.width);
     indices[p.vectorLoop] = l.index;
-    laneLimit = staticExtent >= 0 && staticExtent % p.width == 0 ? nullptr : high;
+    laneLimit = staticExtent >= 0 && staticExtent % p.width == 0 ? nullptr : high; // `low` is a multiple of the width
     body(1, s, accumulators);
     close(l);
     laneLimit = nullptr;

@@ -95,6 +95,8 @@ V KernelEmitter::compute(const LoopValue &v, int value, int copy) {
   case ValueKind::Guarded: {
     V holds = condition(v.conditions, copy, level);
     at(level);
+    if (!holds)
+      return x[0];
     if (onVector(p.placements[value].loops)) {
       holds = splat(holds);
       x[0] = splat(x[0]);
@@ -305,6 +307,13 @@ V KernelEmitter::mask(int copy) {
 V KernelEmitter::condition(const std::vector<Condition> &conditions, int copy, int level) {
   V all = nullptr;
   for (const Condition &c : conditions) {
+    if (piece.end > piece.begin && c.expr.coef[p.vectorLoop] == 1 && loopsOf(c.expr) == 1u << p.vectorLoop) {
+      const int64_t least = piece.begin + c.expr.constant, most = piece.end - 1 + c.expr.constant;
+      if (least >= c.low && most < c.high)
+        continue;
+      if (most < c.low || least >= c.high)
+        return b.getFalse();
+    }
     Expr shifted = c.expr;
     shifted.constant -= c.low;
     V e = expr(shifted, copy, level);

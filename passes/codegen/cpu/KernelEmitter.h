@@ -44,6 +44,7 @@ protected:
   void emitFlat();
   void emitRows();
   void emitRow();
+  std::vector<int64_t> pieces() const;
   void setRowIndices(V row);
   void sweep(int s);
   virtual void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
@@ -76,6 +77,7 @@ protected:
   void store(const Store &s, int copy);
   V fromMemory(V x, DType type);
   virtual V toMemory(V x, DType type);
+  /// Null if the conditions always hold.
   V condition(const std::vector<Condition> &conditions, int copy, int level);
   V splat(V x) { return p.width == 1 || x->getType()->isVectorTy() ? x : b.CreateVectorSplat(p.width, x); }
   V combine(ReduceKind kind, V x, V y, DType type);
@@ -121,6 +123,9 @@ protected:
   std::vector<llvm::GlobalVariable *> tables;
   std::vector<llvm::AllocaInst *> scratch;
   V laneLimit = nullptr; // end of the vector loop if lanes must be masked
+  struct {
+    int64_t begin = 0, end = 0;
+  } piece; // of the vector loop: its index is within; unknown if empty
   int currentSweep = 0;
 };
 

@@ -120,6 +120,24 @@ TEST_CASE("values that are the same in every row are computed once") {
   CHECK(loopNestOf(few.graph)->scratchSlots == 0);
 }
 
+TEST_CASE("rows are cut where the parts of a concatenation meet") {
+  // multiples of a vector, others, and more parts than are cut
+  for (const std::vector<int64_t> &sizes : {std::vector<int64_t>{32, 32}, {64, 16, 48, 16}, {20, 44}, {16, 20, 28},
+                                            std::vector<int64_t>(12, 16), {16, 7}}) {
+    GraphMaker m;
+    std::vector<int> parts;
+    int64_t width = 0;
+    for (const int64_t size : sizes) {
+      const int x = m.input({3, 2 * size});
+      parts.push_back(m.op(NodeKind::Exp, {m.slice(x, {0, size / 2}, {3, size})}));
+      width += size;
+    }
+    const int all = m.concat(parts, 1);
+    m.graph.outputs = {m.add(all, m.op(NodeKind::Neg, {m.input({3, width})})), all};
+    check(m.graph, 1e-5);
+  }
+}
+
 TEST_CASE("scalars") {
   GraphMaker m;
   int step = m.input({}), lr = m.input({});
