@@ -203,8 +203,9 @@ static bool libraryHas(Type type, Target target) {
 }
 
 void select(func::FuncOp function, Target target) {
-  widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   joinPads(function);
+  joinProducts(function);
+  widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   selectLibraryCalls(function,
                      {.epilogues = target.gpu(), .widenConvolutions = !target.gpu(), .copyPieces = !target.gpu()});
 }

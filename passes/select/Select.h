@@ -10,6 +10,10 @@ namespace cleave::passes {
 /// Replaces sums of zero-padded pieces by concatenations, if the pieces fill the whole.
 void joinPads(mlir::func::FuncOp function);
 
+/// Replaces sums of small products over the rows of their operands by one product of the concatenated rows, if that
+/// reads and writes less. Comes after `joinPads`, whose concatenations it uses.
+void joinProducts(mlir::func::FuncOp function);
+
 /// Removes stashed values that no later function reads, and the ops that only computed them. (A reader can disappear
 /// after the stash was decided.) `functions`: in the order of one schedule.
 void dropUnreadStashes(llvm::ArrayRef<mlir::func::FuncOp> functions);

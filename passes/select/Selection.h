@@ -17,6 +17,9 @@ using library::Strided;
 Sizes sizesOf(mlir::Value value);
 bool definedBefore(mlir::Value value, mlir::Operation *op);
 
+/// The leaves of a tree of additions whose inner sums have no other use, in order.
+llvm::SmallVector<mlir::Value> addends(ir::AddOp sum);
+
 /// Gives `call` the path, stage, phase and shardings of the graph op that it computes.
 void carryMarks(mlir::Operation *op, mlir::Operation *call);
 /// Gives `call`, whose results replace these values, their shardings.

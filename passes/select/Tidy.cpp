@@ -1,6 +1,5 @@
 // Tidying before selection: sums of padded pieces (gradients of slices) become concatenations.
-#include "ir/graph/Graph.h"
-#include "passes/select/Select.h"
+#include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -21,15 +20,6 @@ llvm::DenseSet<Value> sumsOfPads(ArrayRef<ir::AddOp> adds) {
     if (padded(add.getLhs()) && padded(add.getRhs()))
       found.insert(add.getResult());
   return found;
-}
-
-/// Leaves of a tree of additions whose inner sums have no other use.
-void addends(Value value, bool top, SmallVectorImpl<Value> &leaves) {
-  auto add = value.getDefiningOp<ir::AddOp>();
-  if (!add || (!top && !value.hasOneUse()))
-    return leaves.push_back(value);
-  addends(add.getLhs(), false, leaves);
-  addends(add.getRhs(), false, leaves);
 }
 
 /// The only dimension that a pad extends; -1 if there are several or none.
@@ -68,6 +58,19 @@ SmallVector<ir::PadOp> tiling(ArrayRef<Value> leaves, int64_t &dim) {
 
 } // namespace
 
+SmallVector<Value> addends(ir::AddOp sum) {
+  SmallVector<Value> leaves, next{sum.getRhs(), sum.getLhs()};
+  while (!next.empty()) {
+    Value value = next.pop_back_val();
+    auto add = value.getDefiningOp<ir::AddOp>();
+    if (add && value.hasOneUse())
+      next.append({add.getRhs(), add.getLhs()});
+    else
+      leaves.push_back(value);
+  }
+  return leaves;
+}
+
 void joinPads(func::FuncOp function) {
   SmallVector<ir::AddOp> adds;
   function.walk([&](ir::AddOp add) { adds.push_back(add); });
@@ -75,8 +78,7 @@ void joinPads(func::FuncOp function) {
   for (ir::AddOp add : llvm::reverse(adds)) { // the top of a tree comes first
     if (!padded.contains(add.getResult()))
       continue;
-    SmallVector<Value> leaves;
-    addends(add.getResult(), true, leaves);
+    const SmallVector<Value> leaves = addends(add);
     int64_t dim = -1;
     SmallVector<ir::PadOp> pads = tiling(leaves, dim);
     if (pads.empty())
