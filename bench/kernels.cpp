@@ -176,7 +176,7 @@ void runCase(const Case &c, double budget) {
     for (mlir::Value v : op->getOperands()) {
       if (auto reshape = v.getDefiningOp<ir::ReshapeOp>())
         memory[v] = place(reshape.getInput());
-      s.args.push_back(place(v));
+      s.args.push_back(static_cast<char *>(place(v)) + call.offsets[s.args.size()]);
     }
     for (mlir::Value v : op->getResults())
       s.args.push_back(place(v));

@@ -90,11 +90,6 @@ std::span<const uint8_t> bytesOf(const auto &values) {
   return {reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof values[0]};
 }
 
-/// The key for finding equal kernels: their text and, for kernels of a fixed extent, the elements they access.
-std::string keyOf(const kernel::LoopNest &nest, const std::string &text) {
-  return nest.anyExtent() ? text : fmt::format("{}buffers of {}", text, fmt::join(nest.bufferSizes, ", "));
-}
-
 /// Records in `info` which elements the loop nest accesses.
 void declare(const kernel::LoopNest &nest, KernelBuilder::Info &info) {
   const std::vector<kernel::LoopNest::Reach> reaches = nest.reaches();
@@ -135,15 +130,16 @@ KernelCall KernelBuilder::plan(mlir::Operation *fusion) {
       operandOf.push_back(i);
   for (auto [result, buffer] : nest->mayAlias())
     call.mayAlias.push_back({static_cast<unsigned>(result), operandOf[static_cast<size_t>(buffer)]});
+  for (size_t b = 0; b < nest->offsets.size(); ++b)
+    call.offsets.push_back(nest->offsets[b] * static_cast<int64_t>(dtypeSize(nest->buffers[b])));
 
   static const char *const shapes[] = {"map", "rows", "columns"};
-  std::string text = nest->str();
-  auto [it, added] = impl->bySource.emplace(keyOf(*nest, text), static_cast<unsigned>(impl->infos.size()));
+  auto [it, added] = impl->bySource.emplace(nest->key(), static_cast<unsigned>(impl->infos.size()));
   if (added) {
     Info info;
     info.symbol = fmt::format("cleave_{}_{}", shapes[static_cast<int>(nest->shape)], // the same in every plan
                               toHex(sha256(bytesOf(it->first))).substr(0, 16));
-    info.source = std::move(text);
+    info.source = nest->str();
     const std::vector<std::string> names = opNames(graph);
     info.ops = fmt::format("{}", fmt::join(names, " "));
     info.fused = names.size();
@@ -189,8 +185,7 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
 CodeCache::Key KernelBuilder::Impl::cacheKey(size_t kernel) const {
   const Info &info = infos[kernel];
   Sha256 hash;
-  for (const std::string &text :
-       {keyOf(*nests[kernel], info.source), info.symbol, target.text(), kernel::codeIdentity()})
+  for (const std::string &text : {nests[kernel]->key(), info.symbol, target.text(), kernel::codeIdentity()})
     hash.update({reinterpret_cast<const uint8_t *>(text.c_str()), text.size() + 1});
   for (const std::vector<double> &table : nests[kernel]->tables) // the text abbreviates them
     hash.update(bytesOf(table));

@@ -3,9 +3,10 @@
 // GpuEmit.h).
 //
 // Kernel ABI: void f(void *const *args, const int64_t *scalars, int64_t begin, int64_t end). `args`: the fusion's
-// non-scalar operands, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1). [begin, end) is a
-// part of [0, extent); begin is a multiple of `grain`, and so is end unless it equals the extent. The results have the
-// same bits however the extent is divided. Kernels allocate nothing, keep no state and are thread-safe.
+// non-scalar operands, then its results, each a contiguous row-major tensor (i1 as bytes 0 and 1); the operands'
+// addresses are those of `KernelCall::offsets` bytes further. [begin, end) is a part of [0, extent); begin is a
+// multiple of `grain`, and so is end unless it equals the extent. The results have the same bits however the extent is
+// divided. Kernels allocate nothing, keep no state and are thread-safe.
 #pragma once
 #include "runtime/base/Target.h"
 #include "runtime/plan/PlanTypes.h"
@@ -34,6 +35,7 @@ struct KernelCall {
   int64_t extent = 0, grain = 1;        // of the parallel range; on a GPU: number of results or, for maps, elements
   int64_t blocks = 0;                   // on a GPU: number of blocks that gives every item a thread
   std::vector<unsigned> scalarOperands; // fusion operands passed in `scalars`, in this order, instead of `args`
+  std::vector<int64_t> offsets;         // by other operand: bytes from its start to the address in `args`
   /// (result, operand): the result may overwrite the operand's memory (equal shape and element type). Each pair is
   /// valid separately, but only one result may overwrite an operand.
   std::vector<std::pair<unsigned, unsigned>> mayAlias;

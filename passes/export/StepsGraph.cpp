@@ -40,8 +40,12 @@ void emitKernel(SegmentBuilder &s, ir::FusionOp fusion) {
   for (auto [i, operand] : llvm::enumerate(fusion->getOperands()))
     if (!llvm::is_contained(call.scalarOperands, static_cast<unsigned>(i)))
       kernel.args.push_back(s.slot(operand));
+  if (llvm::any_of(call.offsets, [](int64_t offset) { return offset != 0; }))
+    kernel.offsets.assign(call.offsets.begin(), call.offsets.end());
   for (Value result : fusion->getResults())
     kernel.args.push_back(s.slot(result));
+  if (!kernel.offsets.empty())
+    kernel.offsets.resize(kernel.args.size());
   s.step(fusion, std::move(kernel));
 }
 

@@ -49,6 +49,7 @@ public:
     }
   }
   Groups groups;
+  const int width; // vector lanes assumed by the cost model
 
 private:
   double costOf(const std::vector<mlir::Operation *> &ops) {
@@ -291,7 +292,6 @@ private:
     return changed;
   }
 
-  int width; // vector lanes assumed by the cost model
   KernelCosts costs;
   llvm::DenseSet<std::pair<std::pair<int, int>, std::pair<int, int>>> tried;
   llvm::DenseSet<std::pair<std::pair<int, int>, void *>> triedValues;
@@ -334,7 +334,7 @@ void fuse(mlir::func::FuncOp function, FuseOptions options) {
   cloneFreeOps(block);
   Fuser fuser(block, options);
   fuser.run();
-  materialize(block, fuser.groups);
+  materialize(block, fuser.groups, fuser.width);
 }
 
 namespace {

@@ -12,12 +12,12 @@
 
 namespace cleave::passes {
 
-static std::optional<kernel::LoopNest> nestOf(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
+std::optional<kernel::LoopNest> nestOf(const Groups &groups, const std::vector<mlir::Operation *> &ops, int width) {
   const auto [inputs, outputs] = groups.border(ops);
   llvm::SmallVector<bool> scalar;
   for (mlir::Value input : inputs)
     scalar.push_back(kernel::isShardOffset(input));
-  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit));
+  return kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit), nullptr, width);
 }
 
 bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
@@ -167,8 +167,8 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
 
 } // namespace
 
-void materialize(mlir::Block &block, Groups &groups) {
-  peelSharedSlices(groups);
+void materialize(mlir::Block &block, Groups &groups, int width) {
+  peelSharedSlices(groups, width);
   for (int id : groups.order())
     if (groups[id].fusible)
       peelReshapes(groups, id);

@@ -18,13 +18,15 @@ void widenSums(mlir::Block &block);
 /// For GPUs: computes a variance together with its mean, so that the tensor is read once.
 void joinMoments(mlir::Block &block);
 
-/// Moves slices out of kernels that are equal except for the slices' starts.
-void peelSharedSlices(Groups &groups);
+/// Moves slices out of kernels that are equal except for the slices' starts. `width`: lanes of a vector.
+void peelSharedSlices(Groups &groups, int width);
 
+/// The kernel of these ops, without the contents of tables; empty if one kernel cannot compute them.
+std::optional<kernel::LoopNest> nestOf(const Groups &groups, const std::vector<mlir::Operation *> &ops, int width = 16);
 /// Whether one kernel can compute these ops.
 bool isKernel(const Groups &groups, const std::vector<mlir::Operation *> &ops);
 
-/// Replaces the groups by `cleave.fusion` ops and reorders the block's ops accordingly.
-void materialize(mlir::Block &block, Groups &groups);
+/// Replaces the groups by `cleave.fusion` ops and reorders the block's ops accordingly. `width`: lanes of a vector.
+void materialize(mlir::Block &block, Groups &groups, int width);
 
 } // namespace cleave::passes

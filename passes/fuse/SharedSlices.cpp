@@ -1,5 +1,6 @@
-// Kernels that differ only in the start of slices of their operands, such as those of an unrolled loop, are made equal:
-// the slices stay outside as copies. The number of kernels then does not grow with the number of steps.
+// Kernels that differ only in the start of slices of their operands, such as those of an unrolled loop, are equal where
+// their calls can begin further into the operand. If they cannot, the kernels are made equal: the slices stay outside
+// as copies. The number of kernels then does not grow with the number of steps.
 #include "ir/graph/Graph.h"
 #include "passes/fuse/Rewrites.h"
 
@@ -73,7 +74,7 @@ void peel(Groups &groups, int id, const std::vector<bool> &taken) {
 
 } // namespace
 
-void peelSharedSlices(Groups &groups) {
+void peelSharedSlices(Groups &groups, int width) {
   std::map<Signature, std::vector<std::pair<int, Starts>>> alike;
   for (int id : groups.order()) {
     const auto &ops = groups[id].ops;
@@ -87,6 +88,12 @@ void peelSharedSlices(Groups &groups) {
     for (auto &[id, starts] : members)
       distinct.insert(starts);
     if (distinct.size() < fewest)
+      continue;
+    std::set<std::string> kernels;
+    for (auto &[id, starts] : members)
+      if (auto nest = nestOf(groups, groups[id].ops, width))
+        kernels.insert(nest->key());
+    if (kernels.size() < fewest)
       continue;
     std::vector<bool> taken(members.front().second.size());
     for (size_t i = 0; i < taken.size(); ++i)

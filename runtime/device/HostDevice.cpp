@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/steps/Kernels.h"
 #include "runtime/plan/steps/Visit.h"
 
 #include <algorithm>
@@ -34,9 +35,8 @@ StepOperand operandOf(const plan::View &view, SlotScope &scope) {
 }
 
 KernelOperands::KernelOperands(const plan::Kernel &kernel, SlotScope &scope) {
-  if (kernel.args())
-    for (const uint32_t slot : *kernel.args())
-      buffers.push_back({scope.local(slot)});
+  for (uint32_t i = 0; i < check::length(kernel.args()); ++i)
+    buffers.push_back({scope.local(kernel.args()->Get(i)), static_cast<int64_t>(steps::offsetOf(kernel, i))});
   if (kernel.scalars())
     for (const uint32_t scalar : *kernel.scalars())
       scalars.push_back(scope.scalar(static_cast<int32_t>(scalar), 0));

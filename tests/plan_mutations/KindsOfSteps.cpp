@@ -223,6 +223,13 @@ std::vector<Kind> kindsOfSteps() {
                op.args[0] = static_cast<uint32_t>(like(a, *place.program, op.args[0], place.segment->slots));
              });
        }},
+      {"an argument beyond its slot", [](Altered &a) {
+         return alter<KernelT>(a, [](auto &op, auto &) { return op.outputs < op.args.size(); },
+                               [](auto &op, auto &) {
+                                 op.offsets.resize(op.args.size());
+                                 op.offsets[0] += 1 << 20;
+                               });
+       }},
       {"a kernel that writes one argument more", [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
       {"a kernel's result in another slot",
        [](Altered &a) {

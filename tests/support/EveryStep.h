@@ -138,8 +138,8 @@ private:
     plan.kernels.push_back(std::make_unique<KernelInfoT>());
     plan.kernels[0]->symbol = "add";
     KernelT call;
-    call.args = {slot({4}), slot({4})};
-    call.extent = 4, call.outputs = 1, call.scalars = {0};
+    call.args = {slot({8}), slot({4})};
+    call.extent = 4, call.outputs = 1, call.scalars = {0}, call.offsets = {16, 0};
     KernelBatchT batch;
     batch.calls.push_back(std::make_unique<KernelT>(call));
     batch.calls.back()->args[1] = slot({4});

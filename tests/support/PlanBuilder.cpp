@@ -233,6 +233,8 @@ void declareKernel(KernelInfoT &kernel, const ProgramT &program, const KernelT &
     for (int64_t size : there ? program.slots[call.args[i]]->shape : std::vector<int64_t>())
       elements *= size;
     argument->dtype = there ? program.slots[call.args[i]]->dtype : plan::DType::F32;
+    if (i < call.offsets.size())
+      elements -= static_cast<int64_t>(call.offsets[i] / dtypeSize(argument->dtype));
     (elements == call.extent ? argument->per_extent : argument->base) = elements == call.extent ? 1 : elements;
     argument->written = i + call.outputs >= call.args.size();
     kernel.arguments.push_back(std::move(argument));

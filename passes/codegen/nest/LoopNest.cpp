@@ -22,6 +22,36 @@ template <typename Fn> void forEachExpr(LoopNest &p, Fn fn) {
     fn(s.expr);
 }
 
+/// Lets the call add the constant part of an input's addresses, so that kernels that differ only in where they begin to
+/// read, such as those of an unrolled loop, are equal. GPU threads read several elements at once, at aligned addresses.
+void moveInputs(LoopNest &p) {
+  constexpr int64_t aligned = 16; // bytes
+  p.offsets.assign(static_cast<size_t>(p.inputs), 0);
+  for (int b = 0; b < p.inputs; ++b) {
+    int64_t first = p.bufferSizes[b], last = -1;
+    for (const LoopValue &v : p.values) {
+      if (v.kind != ValueKind::Load || v.buffer != b)
+        continue;
+      int64_t farthest = v.expr.constant;
+      for (size_t l = 0; l < p.loops.size(); ++l) {
+        farthest += v.expr.coef[l] * (p.loops[l].extent - 1);
+        if (v.expr.coef[l] < 0)
+          first = 0;
+      }
+      first = std::min(first, v.expr.constant), last = std::max(last, farthest);
+    }
+    if (p.width == 1)
+      first -= first % std::max<int64_t>(1, aligned / dtypeSize(p.buffers[b]));
+    if (first <= 0 || last < 0)
+      continue;
+    p.offsets[b] = first;
+    p.bufferSizes[b] = std::min(p.bufferSizes[b], last + 1) - first;
+    for (LoopValue &v : p.values)
+      if (v.kind == ValueKind::Load && v.buffer == b)
+        v.expr.constant -= first;
+  }
+}
+
 /// Merges loop `outer` into `inner` if every expression allows it.
 bool joinLoops(LoopNest &p, int outer, int inner) {
   if (p.loops[outer].reduced != p.loops[inner].reduced)
@@ -344,6 +374,7 @@ std::optional<LoopNest> loopNestOf(const KernelGraph &graph, std::string *why, i
     return std::nullopt;
   }
   p.width = width;
+  moveInputs(p);
   joinAllLoops(p);
   chooseVectorLoop(p);
   bool reduces = p.reducedMask() != 0;
@@ -428,7 +459,7 @@ std::vector<std::pair<int, int>> LoopNest::mayAlias() const {
   };
   for (const Store &s : stores)
     for (int b = 0; b < inputs; ++b) {
-      if (buffers[b] != buffers[s.buffer] || bufferSizes[b] != bufferSizes[s.buffer])
+      if (buffers[b] != buffers[s.buffer] || bufferSizes[b] != bufferSizes[s.buffer] || offsets[b] != 0)
         continue;
       bool read = false, same = true;
       for (const LoopValue &v : values)

@@ -97,7 +97,8 @@ struct LoopNest {
   std::vector<Placement> placements; // one per value
   std::vector<Store> stores;
   std::vector<DType> buffers;       // args: non-scalar inputs, then outputs
-  std::vector<int64_t> bufferSizes; // elements
+  std::vector<int64_t> bufferSizes; // elements, from where the address points
+  std::vector<int64_t> offsets;     // elements by which a call moves the address of each input
   std::vector<std::vector<double>> tables;
   std::vector<DType> tableTypes;
   int inputs = 0;                // how many of `buffers` are inputs
@@ -128,6 +129,8 @@ struct LoopNest {
   std::vector<Reach> reaches() const;
   /// The loop nest as text; equal text means equal code.
   std::string str() const;
+  /// Equal for kernels with the same declaration: the text and, of kernels of a fixed extent, the elements they access.
+  std::string key() const;
 };
 
 /// Schedules a graph as one kernel, or sets `why` if it cannot be one. Never fails for a single node with its inputs

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::passes::kernel {
 
@@ -120,6 +121,10 @@ std::string LoopNest::str() const {
     out += fmt::format("table{}: {} ={}\n", t, dtypeName(tableTypes[t]), text(tables[t]));
 
   return out;
+}
+
+std::string LoopNest::key() const {
+  return anyExtent() ? str() : fmt::format("{}buffers of {}", str(), fmt::join(bufferSizes, ", "));
 }
 
 } // namespace cleave::passes::kernel

@@ -20,6 +20,11 @@ inline uint32_t outputsOf(const plan::KernelInfo &kernel) {
   return outputs;
 }
 
+/// Bytes from the start of the slot to argument `index` of a call.
+inline uint64_t offsetOf(const plan::Kernel &call, uint32_t index) {
+  return index < length(call.offsets()) ? call.offsets()->Get(index) : 0;
+}
+
 /// Bytes that a call accesses of its argument `index`, from the start of the argument.
 inline uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, uint32_t index) {
   const plan::KernelArgument &a = *plan.kernels()->Get(call.kernel())->arguments()->Get(index);
@@ -30,11 +35,14 @@ inline uint64_t argumentBytes(const plan::Plan &plan, const plan::Kernel &call, 
   return bytes < 0 ? 0 : static_cast<uint64_t>(std::min<__int128>(bytes, 2 * check::largest));
 }
 
-/// The arguments of a call as "%1, %2".
+/// The arguments of a call as "%1, %2+64".
 inline std::string argumentsText(const plan::Kernel &call) {
   std::string args;
-  for (uint32_t i = 0; i < length(call.args()); ++i)
+  for (uint32_t i = 0; i < length(call.args()); ++i) {
     args += fmt::format("{}%{}", i ? ", " : "", call.args()->Get(i));
+    if (const uint64_t offset = offsetOf(call, i))
+      args += fmt::format("+{}", offset);
+  }
   return args;
 }
 
@@ -73,12 +81,19 @@ inline std::string callProblem(const plan::Kernel &call, const Context &c, bool 
     return fmt::format("a grain of {}, kernel {} is cut by {}", call.grain(), name, kernel.grain());
   if (isCuda(c.plan) && call.blocks() < 1)
     return "a call of no blocks";
+  if (length(call.offsets()) != 0 && length(call.offsets()) != length(call.args()))
+    return fmt::format("{} offsets of {} arguments", length(call.offsets()), length(call.args()));
   for (uint32_t i = 0; i < length(call.args()); ++i) {
     const uint32_t at = call.args()->Get(i);
     const plan::Slot &slot = c.slot(at);
     if (slot.dtype() != kernel.arguments()->Get(i)->dtype())
       return fmt::format("argument {} is slot {} of {}, kernel {} takes {}", i, at, dtypeName(slot.dtype()), name,
                          dtypeName(kernel.arguments()->Get(i)->dtype()));
+    const uint64_t offset = offsetOf(call, i), unit = isCuda(c.plan) ? 16 : dtypeSize(slot.dtype());
+    if (offset % unit != 0)
+      return fmt::format("argument {} begins at byte {} of slot {}, not at a multiple of {}", i, offset, at, unit);
+    if (kernel.arguments()->Get(i)->written() && offset != 0)
+      return fmt::format("writes from byte {} of slot {}", offset, at);
     const uint64_t written = argumentBytes(c.plan, call, i), whole = check::valueBytes(slot);
     if (kernel.arguments()->Get(i)->written() && written < whole)
       return fmt::format("writes {} bytes of slot {}, whose value has {}", written, at, whole);
@@ -95,7 +110,7 @@ inline void arguments(const plan::Kernel &op, uint32_t first, uint32_t end, cons
     const Access::Kind kind = op.outputs() == 0                       ? Access::Unknown
                               : i + op.outputs() >= length(op.args()) ? Access::Write
                                                                       : Access::Read;
-    Access access{kind, slot, 0, a.plan ? argumentBytes(*a.plan, op, i) : a.slotBytes(slot)};
+    Access access{kind, slot, a.plan ? offsetOf(op, i) : 0, a.plan ? argumentBytes(*a.plan, op, i) : a.slotBytes(slot)};
     access.part = part;
     a.fn(access);
   }

@@ -101,8 +101,8 @@ std::vector<HostTensor> FusedFunction::runKernel(mlir::Operation &op, const std:
     memory.push_back(pack(results.back()));
   }
   std::vector<void *> args;
-  for (auto &m : memory)
-    args.push_back(m.data());
+  for (size_t i = 0; i < memory.size(); ++i)
+    args.push_back(memory[i].data() + (i < call.offsets.size() ? call.offsets[i] : 0));
   auto kernel = reinterpret_cast<Kernel>(dlsym(library, builder.kernels()[call.kernel].symbol.c_str()));
   REQUIRE(kernel);
   int64_t half = call.extent / 2 / call.grain * call.grain;

@@ -90,6 +90,26 @@ TEST_CASE("maps of one loop share code over sizes") {
   }
 }
 
+TEST_CASE("kernels that begin to read at other places are equal") {
+  std::string key;
+  for (const int64_t step : {1, 2, 5}) {
+    GraphMaker m;
+    const int x = m.reshape(m.slice(m.input({3, 6, 20}), {0, step, 0}, {3, 1, 20}), {3, 20}), y = m.input({3, 20});
+    m.graph.outputs = {m.add(x, y), m.reduce(ReduceKind::Sum, x, {0})};
+    const LoopNest p = check(m.graph);
+    CHECK(p.offsets == std::vector<int64_t>{20 * step, 0});
+    key = step == 1 ? p.key() : key;
+    CHECK(p.key() == key);
+  }
+  GraphMaker m; // two steps of one tensor: the second stays apart from the first
+  const int x = m.input({4, 30});
+  m.graph.outputs = {m.add(m.slice(x, {1, 5}, {1, 20}), m.slice(x, {2, 7}, {1, 20}))};
+  CHECK(check(m.graph).offsets == std::vector<int64_t>{35});
+  GraphMaker padded; // where the slice is zero, nothing is read
+  padded.graph.outputs = {padded.pad(padded.slice(padded.input({4, 30}), {1, 5}, {2, 20}), {1, 1}, {0, 2})};
+  check(padded.graph);
+}
+
 TEST_CASE("an expensive value that a second sweep needs depends on one of two reduced loops") {
   GraphMaker m;
   int x = m.input({2, 2});

@@ -517,8 +517,10 @@ struct Arguments {
       memory.push_back(std::vector<uint8_t>(bytesOf(nest, b), 0xff));
     for (auto &m : memory)
       m.resize(m.size() + 64, 0xee); // a guard area after each buffer
-    for (auto &m : memory)
-      args.push_back(m.data());
+    for (size_t b = 0; b < memory.size(); ++b) {
+      const int64_t offset = b < nest.offsets.size() ? nest.offsets[b] : 0;
+      args.push_back(memory[b].data() + offset * dtypeSize(nest.buffers[b]));
+    }
     for (auto [output, input] : alias)
       args[static_cast<size_t>(nest.inputs + output)] = args[static_cast<size_t>(input)];
   }

@@ -68,6 +68,23 @@ TEST_CASE("checker: batches of kernel calls") {
     u.batch().calls[1]->args[3] = 77;
     CHECK_FOUND(u.plan, "calls[1].args[3] is 77");
   }
+  SECTION("that do not begin at the start of their slots") {
+    const auto beginning = [](const std::string &backend, std::vector<uint64_t> offsets) {
+      KernelCalls u(backend);
+      bindKernels(u.plan);
+      u.plan.programs[0]->slots[u.g[1]]->shape = {160};
+      u.plan.programs[0]->slots[u.g[1]]->bytes = 640;
+      u.batch().calls[1]->offsets = std::move(offsets);
+      return std::move(u.plan);
+    };
+    CHECK(defects(beginning("cuda", {0, 32, 0, 0})).empty());
+    CHECK(defects(beginning("cpu", {0, 36, 0, 0})).empty());
+    CHECK_FOUND(beginning("cuda", {0, 36, 0, 0}), "argument 1 begins at byte 36 of slot 4, not at a multiple of 16");
+    CHECK_FOUND(beginning("cpu", {0, 34, 0, 0}), "argument 1 begins at byte 34 of slot 4, not at a multiple of 4");
+    CHECK_FOUND(beginning("cpu", {0, 44, 0, 0}), "slot 4");
+    CHECK_FOUND(beginning("cpu", {0, 36}), "2 offsets of 4 arguments");
+    CHECK_FOUND(beginning("cpu", {0, 0, 0, 4}), "writes from byte 4 of slot 3");
+  }
   SECTION("one of which reads what another writes") {
     KernelCalls u;
     u.batch().calls[0]->args[1] = u.p[1];
