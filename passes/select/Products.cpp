@@ -1,5 +1,6 @@
-// Sums of small matrix products, such as the gradient of a weight that every step of an unrolled loop uses: one product
-// of the concatenated rows replaces them. It also rounds once, where the additions of half products round every sum.
+// Gradients of parameters that every step of an unrolled loop uses are sums over the steps. Sums of small matrix
+// products, of weights, become one product of the concatenated rows; sums of rows, of biases, read the concatenation if
+// there is one. Half sums are then rounded once, not at every addition.
 #include "ir/graph/GraphBuilder.h"
 #include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
@@ -40,15 +41,18 @@ struct Sum {
 
   int64_t rows() { return ir::shapeOf(products[0].getA())[0]; }
   int64_t count() const { return static_cast<int64_t>(products.size()); }
+  SmallVector<Value> lefts() {
+    return llvm::map_to_vector(products, [](ir::MatmulOp product) -> Value { return product.getA(); });
+  }
 };
 
-/// Where the rows of each product stand in a concatenation along `dim` of pieces of one shape: the first dimensions
-/// of `piece` are the rows. `places`: the number of the piece, by product.
+/// Where matrices stand in a concatenation along `dim` of pieces of one shape, whose first dimensions, `piece`, are the
+/// matrices' rows. `places`: the number of the piece, by matrix.
 struct Order {
   Sizes piece;
   int64_t dim = 0, pieces = 0;
   SmallVector<int64_t> places;
-  ir::ConcatOp existing; // the concatenation of the left operands, null if there is none
+  ir::ConcatOp existing; // null if there is none yet
 };
 
 /// The products of `sum` one after the other.
@@ -68,10 +72,10 @@ std::optional<Sizes> rowDims(Sizes piece, int64_t width) {
   return columns == width && !piece.empty() ? std::optional(piece) : std::nullopt;
 }
 
-/// The order of a concatenation that has all left operands among its pieces; empty if it does not fit.
-std::optional<Order> orderOf(ir::ConcatOp concat, Sum &sum) {
+/// The order of a concatenation that has all matrices, of one shape, among its pieces; empty if it does not fit.
+std::optional<Order> orderOf(ir::ConcatOp concat, ArrayRef<Value> matrices) {
   const Sizes shape = sizesOf(concat.getInputs()[0]);
-  const std::optional<Sizes> rows = rowDims(shape, ir::shapeOf(sum.products[0].getA())[1]);
+  const std::optional<Sizes> rows = rowDims(shape, ir::shapeOf(matrices[0])[1]);
   if (!rows || concat.getDim() >= rows->size())
     return std::nullopt;
   llvm::DenseMap<Value, int64_t> numbers;
@@ -79,8 +83,8 @@ std::optional<Order> orderOf(ir::ConcatOp concat, Sum &sum) {
     if (sizesOf(piece) != shape || !numbers.try_emplace(bytesOf(piece), i).second)
       return std::nullopt;
   Order order{*rows, static_cast<int64_t>(concat.getDim()), static_cast<int64_t>(numbers.size()), {}, concat};
-  for (ir::MatmulOp product : sum.products) {
-    const auto number = numbers.find(bytesOf(product.getA()));
+  for (Value matrix : matrices) {
+    const auto number = numbers.find(bytesOf(matrix));
     if (number == numbers.end() || llvm::is_contained(order.places, number->second))
       return std::nullopt;
     order.places.push_back(number->second);
@@ -103,20 +107,18 @@ bool isSummed(ir::ConcatOp concat) {
   return false;
 }
 
-/// The order of a concatenation that exists already and that another product sums, such as that of the gradients of
-/// all steps' inputs. It may have some pieces more than there are products: the others are multiplied by zero.
-std::optional<Order> existingOrder(Sum &sum) {
-  llvm::SetVector<Value> values; // with the bytes of the first left operand
-  values.insert(bytesOf(sum.products[0].getA()));
+/// The order of a concatenation that exists already, such as that of the gradients of all steps' inputs, with all of
+/// the matrices; empty if there is none that `accept` accepts.
+std::optional<Order> existingOrder(ArrayRef<Value> matrices, llvm::function_ref<bool(Order &)> accept) {
+  llvm::SetVector<Value> values; // with the bytes of the first matrix
+  values.insert(bytesOf(matrices[0]));
   for (size_t i = 0; i < values.size(); ++i)
     for (Operation *user : values[i].getUsers()) {
       if (auto reshape = dyn_cast<ir::ReshapeOp>(user))
         values.insert(reshape.getResult());
-      auto concat = dyn_cast<ir::ConcatOp>(user);
-      if (!concat || !isSummed(concat))
-        continue;
-      if (auto order = orderOf(concat, sum); order && (order->pieces - sum.count()) * fewest <= sum.count())
-        return order;
+      if (auto concat = dyn_cast<ir::ConcatOp>(user))
+        if (auto order = orderOf(concat, matrices); order && accept(*order))
+          return order;
     }
   return std::nullopt;
 }
@@ -146,6 +148,16 @@ bool usersToMove(Value value, Operation *position, llvm::SetVector<Operation *> 
   return true;
 }
 
+/// Moves the ops directly behind `last`, in their order.
+void moveBehind(Operation *last, llvm::SetVector<Operation *> &ops) {
+  SmallVector<Operation *> sorted = ops.takeVector();
+  llvm::sort(sorted, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  for (Operation *op : sorted) {
+    op->moveAfter(last);
+    last = op;
+  }
+}
+
 class Joiner {
 public:
   Joiner(Sum &sum, Order &order) : sum(sum), order(order), e(OpBuilder(sum.top)) {}
@@ -165,13 +177,7 @@ public:
     e.setOrigin(sum.top);
     for (Value other : sum.others)
       result = e.add(result, other);
-    Operation *last = result.getDefiningOp();
-    SmallVector<Operation *> late = users.takeVector();
-    llvm::sort(late, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-    for (Operation *user : late) {
-      user->moveAfter(last);
-      last = user;
-    }
+    moveBehind(result.getDefiningOp(), users);
     sum.top.getResult().replaceAllUsesWith(result);
     return true;
   }
@@ -235,23 +241,62 @@ Sum sumOf(ir::AddOp top) {
   return sum;
 }
 
+/// One product for the products of a sum. An existing concatenation may have some pieces more than there are products:
+/// the others are multiplied by zero.
+void joinProducts(ir::AddOp top) {
+  Sum sum = sumOf(top);
+  if (sum.count() < fewest)
+    return;
+  auto existing = existingOrder(sum.lefts(), [&](Order &order) {
+    return isSummed(order.existing) && (order.pieces - sum.count()) * fewest <= sum.count();
+  });
+  if (existing && pays(sum, *existing) && Joiner(sum, *existing).run())
+    return;
+  if (Order order = inTurn(sum); pays(sum, order))
+    Joiner(sum, order).run();
+}
+
+/// The sums of columns of a sum of matrices are those of the concatenation that has these matrices and no others.
+void joinRows(ir::ReduceOp reduce) {
+  auto top = reduce.getInput().getDefiningOp<ir::AddOp>();
+  if (!top || !top.getResult().hasOneUse() || reduce.getKind() != ir::ReduceKind::Sum ||
+      ir::rankOf(reduce.getInput()) != 2 || reduce.getDims() != ArrayRef<int64_t>{0})
+    return;
+  const SmallVector<Value> matrices = addends(top);
+  if (static_cast<int64_t>(matrices.size()) < fewest)
+    return;
+  auto order =
+      existingOrder(matrices, [&](Order &found) { return found.pieces == static_cast<int64_t>(matrices.size()); });
+  if (!order)
+    return;
+  ir::ConcatOp concat = order->existing;
+  llvm::SetVector<Operation *> users;
+  Operation *position = reduce->isBeforeInBlock(concat) ? concat : reduce;
+  if (!usersToMove(reduce.getResult(), position, users))
+    return;
+  ir::GraphBuilder e{OpBuilder(reduce)};
+  e.setOrigin(reduce);
+  e.builder().setInsertionPointAfter(position);
+  Value sums = e.sum(concat.getResult(), ir::dimsExcept(static_cast<int64_t>(order->piece.size())));
+  if (Value same = e.reshape(sums, ir::shapeOf(reduce.getResult())); same != sums) {
+    dropShardings(sums.getDefiningOp());
+    sums = same;
+  }
+  moveBehind(sums.getDefiningOp(), users);
+  reduce.getResult().replaceAllUsesWith(sums);
+}
+
 } // namespace
 
-void joinProducts(func::FuncOp function) {
+void joinSteps(func::FuncOp function) {
   SmallVector<ir::AddOp> tops;
   for (auto add : function.front().getOps<ir::AddOp>())
     if (!add.getResult().hasOneUse() || !isa<ir::AddOp>(*add.getResult().user_begin()))
       tops.push_back(add);
-  for (ir::AddOp top : tops) {
-    Sum sum = sumOf(top);
-    if (sum.count() < fewest)
-      continue;
-    auto existing = existingOrder(sum);
-    if (existing && pays(sum, *existing) && Joiner(sum, *existing).run())
-      continue;
-    if (Order order = inTurn(sum); pays(sum, order))
-      Joiner(sum, order).run();
-  }
+  for (ir::AddOp top : tops)
+    joinProducts(top);
+  for (ir::ReduceOp reduce : llvm::to_vector(function.front().getOps<ir::ReduceOp>()))
+    joinRows(reduce);
   eraseDeadOps(function);
 }
 

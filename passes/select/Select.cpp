@@ -204,7 +204,7 @@ static bool libraryHas(Type type, Target target) {
 
 void select(func::FuncOp function, Target target) {
   joinPads(function);
-  joinProducts(function);
+  joinSteps(function);
   widenLibraryOps(function, [&](Type type) { return libraryHas(type, target); });
   selectLibraryCalls(function,
                      {.epilogues = target.gpu(), .widenConvolutions = !target.gpu(), .copyPieces = !target.gpu()});

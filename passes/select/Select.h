@@ -11,8 +11,9 @@ namespace cleave::passes {
 void joinPads(mlir::func::FuncOp function);
 
 /// Replaces sums of small products over the rows of their operands by one product of the concatenated rows, if that
-/// reads and writes less. Comes after `joinPads`, whose concatenations it uses.
-void joinProducts(mlir::func::FuncOp function);
+/// reads and writes less; and sums over the rows of sums of matrices by those of a concatenation of these matrices, if
+/// there is one. Comes after `joinPads`, whose concatenations it uses.
+void joinSteps(mlir::func::FuncOp function);
 
 /// Removes stashed values that no later function reads, and the ops that only computed them. (A reader can disappear
 /// after the stash was decided.) `functions`: in the order of one schedule.

@@ -13,7 +13,7 @@ using namespace cleave::passes;
 
 namespace {
 
-/// The function @f before and after `joinPads` and `joinProducts`.
+/// The function @f before and after `joinPads` and `joinSteps`.
 struct Joined {
   GraphModule before, after;
   mlir::func::FuncOp function;
@@ -22,7 +22,7 @@ struct Joined {
       : before(GraphModule::parse(text, "test")), after(GraphModule::parse(text, "test")) {
     function = after.module().lookupSymbol<mlir::func::FuncOp>("f");
     joinPads(function);
-    joinProducts(function);
+    joinSteps(function);
     REQUIRE(after.verify() == "");
     const auto expected = results(before.module().lookupSymbol<mlir::func::FuncOp>("f")), found = results(function);
     REQUIRE(expected.size() == found.size());
@@ -132,4 +132,36 @@ TEST_CASE("rows that are concatenated already are read there", "[select]") {
   Joined early(text("%t = cleave.tanh %s : " + sum + "\n"));
   CHECK(early.all<ir::MatmulOp>().size() == 2);
   CHECK(early.all<ir::ConcatOp>().size() == 3);
+}
+
+TEST_CASE("sums over the rows of all steps are those of their concatenation", "[select]") {
+  const std::string step = "tensor<2x1x8xf32>", whole = "tensor<2x5x8xf32>";
+  const auto text = [&](const std::string &use, int steps) {
+    std::string head, body, pieces, types;
+    for (int i = 0; i < 5; ++i) {
+      const std::string n = std::to_string(i), sum = "%s" + n;
+      head += (i ? ", %a" : "%a") + n + ": " + left;
+      if (i && i < steps)
+        body +=
+            sum + " = cleave.add " + (i > 1 ? "%s" + std::to_string(i - 1) : "%a0") + ", %a" + n + " : " + left + "\n";
+    }
+    body +=
+        "%r = cleave.reduce sum %s" + std::to_string(steps - 1) + " dims [0] : " + left + " -> tensor<8xf32>\n" + use;
+    for (int i = 0; i < 5; ++i) {
+      const std::string n = std::to_string(i);
+      body += "%c" + n + " = cleave.reshape %a" + n + " : " + left + " -> " + step + "\n";
+      pieces += (i ? ", %c" : "%c") + n, types += (i ? ", " : "") + step;
+    }
+    return "func.func @f(" + head + ", %g: tensor<8xf32>) -> (tensor<8xf32>, " + whole + ") {\n" + body +
+           "%c = cleave.concat " + pieces + " {dim = 1 : i64} : (" + types + ") -> " + whole +
+           "\nreturn %t, %c : " + "tensor<8xf32>, " + whole + "\n}";
+  };
+  const std::string added = "%t = cleave.add %g, %r : tensor<8xf32>\n";
+  Joined joined(text(added, 5));
+  CHECK(joined.all<ir::AddOp>().size() == 1);
+  REQUIRE(joined.all<ir::ReduceOp>().size() == 1);
+  CHECK(sizesOf(joined.all<ir::ReduceOp>()[0].getInput()) == Ints{2, 5, 8});
+  // Not if the concatenation has other matrices, too, or comes after a user of the sums.
+  CHECK(Joined(text(added, 4)).all<ir::AddOp>().size() == 4);
+  CHECK(Joined(text("%t = cleave.tanh %r : tensor<8xf32>\n", 5)).all<ir::AddOp>().size() == 4);
 }
