@@ -22,6 +22,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+#include <optional>
+#include <set>
 #include <thread>
 
 namespace cleave::passes {
@@ -44,7 +46,6 @@ struct KernelBuilder::Impl {
   std::vector<std::shared_ptr<const kernel::LoopNest>> nests; // one per entry of `infos`
   std::vector<Info> infos;
   std::string ptx;
-  CodeCache::Key cacheKey(size_t kernel) const;
   std::vector<uint8_t> linkGpu();
 };
 
@@ -181,23 +182,58 @@ void KernelBuilder::keep(const std::vector<bool> &used) {
   impl->calls.clear();
 }
 
-/// Of the kernel's object code.
-CodeCache::Key KernelBuilder::Impl::cacheKey(size_t kernel) const {
-  const Info &info = infos[kernel];
+namespace {
+
+/// An object of the shared object: a kernel's code, or assembly if there is no nest.
+struct Part {
+  std::string text; ///< by which the code is found
+  kernel::NamedLoopNest code;
+  CodeCache::Key key;
+  std::vector<char> object;
+};
+
+CodeCache::Key cacheKey(const Part &part, Target target) {
   Sha256 hash;
-  for (const std::string &text : {nests[kernel]->key(), info.symbol, target.text(), kernel::codeIdentity()})
+  for (const std::string &text : {part.text, part.code.symbol, target.text(), kernel::codeIdentity()})
     hash.update({reinterpret_cast<const uint8_t *>(text.c_str()), text.size() + 1});
-  for (const std::vector<double> &table : nests[kernel]->tables) // the text abbreviates them
-    hash.update(bytesOf(table));
+  if (part.code.nest)
+    for (const std::vector<double> &table : part.code.nest->tables) // the text abbreviates them
+      hash.update(bytesOf(table));
   return hash.finish();
 }
+
+/// The objects for all kernels. Kernels that are equal up to their sizes share code, and one more object tells it their
+/// sizes.
+std::vector<Part> partsOf(const std::vector<KernelBuilder::Info> &infos,
+                          const std::vector<std::shared_ptr<const kernel::LoopNest>> &nests) {
+  std::vector<Part> parts;
+  std::vector<kernel::SizedKernel> sized;
+  std::set<std::string> known;
+  for (size_t k = 0; k < nests.size(); ++k) {
+    kernel::Sizes sizes(*nests[k]);
+    if (sizes.empty()) {
+      parts.push_back({nests[k]->key(), {infos[k].symbol, nests[k].get()}, {}, {}});
+      continue;
+    }
+    std::string text = nests[k]->str(sizes);
+    std::string symbol = "cleave_sized_" + toHex(sha256(bytesOf(text))).substr(0, 16);
+    sized.push_back({infos[k].symbol, symbol, sizes});
+    if (known.insert(symbol).second)
+      parts.push_back({std::move(text), {std::move(symbol), nests[k].get(), false, false, std::move(sizes)}, {}, {}});
+  }
+  if (!sized.empty())
+    parts.push_back({kernel::assemblyOf(sized), {"", nullptr}, {}, {}});
+  return parts;
+}
+
+} // namespace
 
 std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
   std::vector<kernel::NamedLoopNest> kernels;
   for (size_t k = 0; k < nests.size(); ++k)
-    kernels.push_back({infos[k].symbol, nests[k].get(), target == Target::Emulated, infos[k].batch});
+    kernels.push_back({infos[k].symbol, nests[k].get(), target == Target::Emulated, infos[k].batch, {}});
   if (target == Target::Emulated)
-    return kernel::linkShared({kernel::compileObject(kernels, Target::X86_64_v3)});
+    return kernel::linkShared({kernel::ObjectCompiler(Target::X86_64_v3).compile(kernels)});
   ptx = kernel::ptxOf(kernels, target);
   kernel::Cubin cubin = kernel::assemble(ptx, target);
   for (const kernel::KernelResources &found : cubin.kernels)
@@ -208,31 +244,32 @@ std::vector<uint8_t> KernelBuilder::Impl::linkGpu() {
 }
 
 std::vector<uint8_t> KernelBuilder::link() {
-  size_t count = impl->nests.size();
-  if (count == 0)
+  if (impl->nests.empty())
     return {};
   if (impl->target.gpu())
     return impl->linkGpu();
   // A kernel is compiled alone, so that its code, and the bytes of a plan, do not depend on what the cache has.
   const CodeCache cache(cacheFile("code"));
-  std::vector<std::vector<char>> objects(count);
-  std::vector<CodeCache::Key> keys;
-  std::vector<size_t> missing;
-  for (size_t k = 0; k < count; ++k) {
-    keys.push_back(impl->cacheKey(k));
-    if (auto known = cache.find(keys[k]))
-      objects[k] = std::move(*known);
+  std::vector<Part> parts = partsOf(impl->infos, impl->nests);
+  std::vector<Part *> missing;
+  for (Part &part : parts) {
+    part.key = cacheKey(part, impl->target);
+    if (auto known = cache.find(part.key))
+      part.object = std::move(*known);
     else
-      missing.push_back(k);
+      missing.push_back(&part);
   }
   std::vector<std::exception_ptr> errors(missing.size());
   std::atomic<size_t> next{0};
   auto work = [&] {
+    std::optional<kernel::ObjectCompiler> compiler;
     for (size_t i; (i = next++) < missing.size();) {
       try {
-        const size_t k = missing[i];
-        objects[k] = kernel::compileObject({{impl->infos[k].symbol, impl->nests[k].get()}}, impl->target);
-        cache.put(keys[k], objects[k]);
+        if (!compiler)
+          compiler.emplace(impl->target);
+        Part &part = *missing[i];
+        part.object = part.code.nest ? compiler->compile({part.code}) : compiler->assemble(part.text);
+        cache.put(part.key, part.object);
       } catch (...) {
         errors[i] = std::current_exception();
       }
@@ -251,6 +288,9 @@ std::vector<uint8_t> KernelBuilder::link() {
   for (const std::exception_ptr &e : errors)
     if (e)
       std::rethrow_exception(e);
+  std::vector<std::vector<char>> objects;
+  for (Part &part : parts)
+    objects.push_back(std::move(part.object));
   return kernel::linkShared(objects);
 }
 

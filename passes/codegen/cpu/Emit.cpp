@@ -9,12 +9,12 @@ namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
 
-llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std::string &name) {
-  return KernelEmitter(nest, module, name).run();
+llvm::Function *emitKernel(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, const std::string &name) {
+  return KernelEmitter(nest, sizes, module, name).run();
 }
 
-KernelEmitter::KernelEmitter(const LoopNest &nest, llvm::Module &module, MathUnit unit)
-    : p(nest), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
+KernelEmitter::KernelEmitter(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, MathUnit unit)
+    : p(nest), sizes(sizes), module(module), b(module.getContext()), indexType(b.getInt64Ty()), math(b, unit) {
   // No fast-math flags: a recomputed value must be bit-identical (Machine.h), and 1 / -0 is not 1 / 0.
   for (int l = 0; l < static_cast<int>(p.loops.size()); ++l)
     if (l != p.vectorLoop)
@@ -23,11 +23,16 @@ KernelEmitter::KernelEmitter(const LoopNest &nest, llvm::Module &module, MathUni
   levels.resize(3 + reducedLoopsInside.size());
 }
 
-KernelEmitter::KernelEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name)
-    : KernelEmitter(nest, module, MathUnit::Cpu) {
+KernelEmitter::KernelEmitter(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, const std::string &name)
+    : KernelEmitter(nest, sizes, module, MathUnit::Cpu) {
   llvm::Type *pointer = b.getPtrTy(), *i64 = b.getInt64Ty();
-  auto *type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, i64, i64}, false);
+  llvm::SmallVector<llvm::Type *> types{pointer, pointer, i64, i64};
+  if (!sizes.empty())
+    types.push_back(pointer);
+  auto *type = llvm::FunctionType::get(b.getVoidTy(), types, false);
   function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  if (!sizes.empty())
+    function->setVisibility(llvm::GlobalValue::HiddenVisibility);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   args = function->getArg(0);
   scalars = function->getArg(1);
@@ -104,9 +109,10 @@ llvm::Function *KernelEmitter::run() {
   for (size_t i = 0; i < p.buffers.size(); ++i)
     bases.push_back(b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), args, i)));
   makeTables();
-  int64_t floats = p.shape == Shape::Columns                    ? p.reducedCount() * p.width * p.unroll
-                   : p.shape == Shape::Map && p.vectorLoop >= 0 ? p.loops[p.vectorLoop].extent
-                                                                : p.reducedCount();
+  readSizes();
+  int64_t floats = p.shape == Shape::Columns ? p.reducedCount() * p.width * p.unroll
+                   : p.shape == Shape::Rows  ? p.reducedCount()
+                                             : hoistedFloats / std::max(p.scratchSlots, 1); // the same for all sizes
   for (int s = 0; s < p.scratchSlots; ++s) {
     scratch.push_back(b.CreateAlloca(b.getFloatTy(), number(floats + p.width)));
     scratch.back()->setAlignment(llvm::Align(64));
@@ -134,6 +140,11 @@ void KernelEmitter::makeTables() {
   }
 }
 
+void KernelEmitter::readSizes() {
+  for (size_t i = 0; i < sizes.words().size(); ++i)
+    words.push_back(b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), function->getArg(4), i)));
+}
+
 void KernelEmitter::emitFlat() {
   levels[1].block = entry; // a single level
   std::vector<Accumulator> none;
@@ -146,7 +157,7 @@ void KernelEmitter::emitRows() {
     levels[1].block = levels[0].block; // there are no rows yet
     currentSweep = -1;
     std::vector<Accumulator> none;
-    vectorLoop(number(0), number(p.loops[p.vectorLoop].extent), p.loops[p.vectorLoop].extent, currentSweep, none);
+    vectorLoop(number(0), extentOf(p.vectorLoop), p.loops[p.vectorLoop].extent, currentSweep, none);
     currentSweep = 0;
     levels[0].block = levels[1].block;
   }
@@ -158,18 +169,20 @@ void KernelEmitter::emitRows() {
 
 /// Computes the kept loops' indices from the row number and, in Columns, the block of the vector loop.
 void KernelEmitter::setRowIndices(V row) {
-  at(1);
   if (p.shape == Shape::Columns) {
-    int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll, blocks = (extent + block - 1) / block;
-    V inBlock = blocks == 1 ? number(0) : keptLoops.empty() ? row : b.CreateURem(row, number(blocks));
-    row = b.CreateUDiv(row, number(blocks));
+    const int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll;
+    at(0);
+    V blocks = b.CreateUDiv(b.CreateAdd(extentOf(p.vectorLoop), number(block - 1)), number(block));
+    at(1);
+    V inBlock = extent <= block ? number(0) : keptLoops.empty() ? row : b.CreateURem(row, blocks);
+    row = b.CreateUDiv(row, blocks);
     indices[p.vectorLoop] = b.CreateMul(inBlock, number(block));
-    laneLimit = extent % block ? number(extent) : nullptr;
+    laneLimit = extent % block ? extentOf(p.vectorLoop) : nullptr;
   }
+  at(1);
   for (size_t k = keptLoops.size(); k-- > 0;) {
-    int64_t extent = p.loops[keptLoops[k]].extent;
-    indices[keptLoops[k]] = k == 0 ? row : b.CreateURem(row, number(extent));
-    row = k == 0 ? row : b.CreateUDiv(row, number(extent));
+    indices[keptLoops[k]] = k == 0 ? row : b.CreateURem(row, extentOf(keptLoops[k]));
+    row = k == 0 ? row : b.CreateUDiv(row, extentOf(keptLoops[k]));
   }
 }
 
@@ -203,7 +216,8 @@ void KernelEmitter::emitRow() {
       const std::vector<int64_t> ends = pieces();
       for (size_t i = 1; i < ends.size(); ++i) {
         piece = {ends[i - 1], ends[i]};
-        vectorLoop(number(ends[i - 1]), number(ends[i]), ends[i] - ends[i - 1], 0, none);
+        V high = i + 1 == ends.size() ? extentOf(p.vectorLoop) : number(ends[i]);
+        vectorLoop(number(ends[i - 1]), high, ends[i] - ends[i - 1], 0, none);
       }
       piece = {};
     }
@@ -242,21 +256,20 @@ void KernelEmitter::sweep(int s) {
 void KernelEmitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
   if (next < reducedLoopsInside.size()) {
     int loop = reducedLoopsInside[next];
-    OpenLoop l = open(2 + static_cast<int>(next), number(0), number(p.loops[loop].extent), 1);
+    OpenLoop l = open(2 + static_cast<int>(next), number(0), extentOf(loop), 1);
     indices[loop] = l.index;
     reducedLoops(next + 1, s, accumulators);
     close(l);
   } else if (p.shape == Shape::Rows) {
-    int64_t extent = p.loops[p.vectorLoop].extent;
-    vectorLoop(number(0), number(extent), extent, s, accumulators);
+    vectorLoop(number(0), extentOf(p.vectorLoop), p.loops[p.vectorLoop].extent, s, accumulators);
   } else {
     levels.back().block = levels[levels.size() - 2].block; // the level of the vector loop stays empty
     body(p.unroll, s, accumulators);
   }
 }
 
-/// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if constant, else
-/// -1.
+/// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if the form of the
+/// loops may depend on it, else -1.
 void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
   int level = static_cast<int>(levels.size()) - 1;
   int64_t step = p.width * p.unroll;
@@ -264,8 +277,10 @@ void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::
   laneLimit = nullptr;
   if (staticExtent < 0 || staticExtent >= step) {
     V whole;
-    if (staticExtent >= 0) {
+    if (staticExtent >= 0 && !sizes.extent(p.vectorLoop)) {
       whole = b.CreateAdd(low, number(staticExtent / step * step));
+    } else if (staticExtent >= 0 && staticExtent % step == 0) {
+      whole = high;
     } else {
       at(level - 1);
       whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), number(-step)));

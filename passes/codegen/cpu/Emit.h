@@ -1,6 +1,6 @@
 // Translates loop nests to LLVM IR.
 #pragma once
-#include "passes/codegen/nest/LoopNest.h"
+#include "passes/codegen/nest/Sizes.h"
 
 #include <string>
 
@@ -12,6 +12,8 @@ class Module;
 namespace cleave::passes::kernel {
 
 /// Adds the kernel `name` (ABI in Codegen.h) to `module`. Vector operations are explicit; loops are ordinary loops.
-llvm::Function *emitKernel(const LoopNest &nest, llvm::Module &module, const std::string &name);
+/// If there are `sizes`, the kernel has a fifth argument, const uint64_t *, from which it reads them, and no name
+/// outside of the shared object.
+llvm::Function *emitKernel(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, const std::string &name);
 
 } // namespace cleave::passes::kernel

@@ -82,6 +82,8 @@ V KernelEmitter::compute(const LoopValue &v, int value, int copy) {
     return isFloat(v.type) ? b.CreateSIToFP(raw, b.getFloatTy()) : b.CreateTrunc(raw, compute(v.type));
   }
   case ValueKind::Constant:
+    if (const Sizes::Place place = sizes.constant(value))
+      return b.CreateBitCast(b.CreateTrunc(words[*place], b.getInt32Ty()), b.getFloatTy());
     return isFloat(v.type) ? llvm::ConstantFP::get(b.getFloatTy(), v.constant)
                            : static_cast<V>(llvm::ConstantInt::get(
                                  compute(v.type), static_cast<uint64_t>(static_cast<int64_t>(v.constant)), true, true));
@@ -269,12 +271,18 @@ V KernelEmitter::expr(const Expr &e, int copy, int level) {
     constant += e.coef[p.vectorLoop] * copyOffset(copy);
   const bool narrow = indexType->getBitWidth() < 64; // no overflow (nsw), so constants fold into addresses
   V sum = number(constant);
+  if (const Sizes::Place offset = sizes.offset(e.constant)) {
+    at(0);
+    sum = b.CreateAdd(number(constant - e.constant), words[*offset]);
+  }
   for (int l = 0; l <= level; ++l)
     for (int loop = 0; loop < static_cast<int>(p.loops.size()); ++loop)
       if (e.coef[loop] && loopLevel(loop) == l) {
         at(l);
-        sum = b.CreateAdd(sum, b.CreateMul(indexOf(loop, copy), number(e.coef[loop]), "", false, narrow), "", false,
-                          narrow);
+        sum = b.CreateAdd(sum,
+                          b.CreateMul(indexOf(loop, copy), number(e.coef[loop], sizes.coefficient(loop, e.coef[loop])),
+                                      "", false, narrow),
+                          "", false, narrow);
       }
   at(level);
   return sum;

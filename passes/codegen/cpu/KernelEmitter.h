@@ -5,7 +5,7 @@
 // later code of the level. In Columns the vector loop belongs to the row level.
 #pragma once
 #include "passes/codegen/Math.h"
-#include "passes/codegen/nest/LoopNest.h"
+#include "passes/codegen/nest/Sizes.h"
 
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
@@ -17,13 +17,13 @@ namespace cleave::passes::kernel {
 
 class KernelEmitter {
 public:
-  KernelEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name);
+  KernelEmitter(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, const std::string &name);
   virtual ~KernelEmitter() = default;
   llvm::Function *run();
 
 protected:
   /// The derived class creates the function.
-  KernelEmitter(const LoopNest &nest, llvm::Module &module, MathUnit unit);
+  KernelEmitter(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, MathUnit unit);
   using V = llvm::Value *;
   struct Level {
     llvm::BasicBlock *block = nullptr;
@@ -55,10 +55,14 @@ protected:
   OpenLoop open(int level, V low, V high, V step);
   OpenLoop open(int level, V low, V high, int64_t step) { return open(level, low, high, number(step)); }
   void makeTables();
+  void readSizes();
   void close(const OpenLoop &loop);
   void at(int level); // sets the insertion point to the end of that level
   /// A constant of the index type.
   V number(int64_t value) { return llvm::ConstantInt::getSigned(indexType, value); }
+  /// The same, or what was read.
+  V number(int64_t value, Sizes::Place place) { return place ? words[*place] : number(value); }
+  V extentOf(int loop) { return number(p.loops[loop].extent, sizes.extent(loop)); }
 
   // values (EmitValue.cpp)
   /// A value as its readers see it: rounded to its type, as if loaded from memory.
@@ -109,6 +113,7 @@ protected:
   }
 
   const LoopNest &p;
+  const Sizes sizes; // none on a GPU
   llvm::Module &module;
   llvm::IRBuilder<> b;
   llvm::IntegerType *indexType; // of loops and addresses: i64, or i32 if a GPU loop nest is small enough
@@ -116,6 +121,7 @@ protected:
   llvm::Function *function = nullptr;
   llvm::BasicBlock *entry = nullptr;
   V args = nullptr, scalars = nullptr, begin = nullptr, end = nullptr;
+  std::vector<V> words; // the sizes, read on entry
   std::vector<Level> levels;
   std::vector<V> indices;                         // per loop: its current index
   std::vector<int> keptLoops, reducedLoopsInside; // without the vector loop

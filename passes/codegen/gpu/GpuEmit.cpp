@@ -23,8 +23,8 @@ bool isSmall(const LoopNest &p) {
 
 GpuEmitter::GpuEmitter(const LoopNest &nest, llvm::Module &module, const std::string &name, ThreadWords words,
                        bool batch)
-    : KernelEmitter(nest, module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu), plan(nest.threads),
-      words(words), batch(batch), chunk(plan.chunk) {
+    : KernelEmitter(nest, Sizes(), module, words == ThreadWords::Ptx ? MathUnit::Gpu : MathUnit::PlayedGpu),
+      plan(nest.threads), words(words), batch(batch), chunk(plan.chunk) {
   reduced = reducedLoopsInside;
   levels.assign(3, {});
   std::vector<llvm::Type *> types(batch ? 1 : p.buffers.size(), b.getPtrTy());

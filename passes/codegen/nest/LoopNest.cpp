@@ -261,14 +261,14 @@ private:
 /// In a map of many rows, values that are the same in every row, and cost more than a load, are computed once, before
 /// the first row.
 void hoistFromRows(LoopNest &p) {
-  constexpr int64_t fewestRows = 16, mostFloats = 8192;
+  constexpr int64_t fewestRows = 16;
   constexpr double leastWork = 4;
   if (p.shape != Shape::Map || p.flat || p.vectorLoop < 0)
     return;
   const int64_t row = p.loops[p.vectorLoop].extent;
   if (p.keptCount() < fewestRows * row)
     return;
-  int64_t slotsLeft = mostFloats / row;
+  int64_t slotsLeft = hoistedFloats / row;
   const auto same = [&](int v) { return p.placements[v].loops == 1u << p.vectorLoop; };
   std::vector<double> work(p.values.size(), 0);
   const auto visit = [&](int v) {

@@ -18,6 +18,8 @@
 namespace cleave::passes::kernel {
 
 inline constexpr int maxLoops = 10;
+/// Scratch memory for values that are the same in every row of a map.
+inline constexpr int64_t hoistedFloats = 8192;
 
 /// constant + sum of coef[l] * index of loop l.
 struct Expr {
@@ -89,6 +91,8 @@ struct ThreadPlan {
   bool held = false; ///< rows: `passes` cover the whole row, which stays in registers between sweeps
 };
 
+class Sizes;
+
 struct LoopNest {
   Shape shape = Shape::Map;
   std::vector<Loop> loops;           // outermost first; exprs are over these
@@ -131,6 +135,8 @@ struct LoopNest {
   std::string str() const;
   /// Equal for kernels with the same declaration: the text and, of kernels of a fixed extent, the elements they access.
   std::string key() const;
+  /// The same with the places of the numbers that the code reads; equal text means equal code, which reads them.
+  std::string str(const Sizes &sizes) const;
 };
 
 /// Schedules a graph as one kernel, or sets `why` if it cannot be one. Never fails for a single node with its inputs

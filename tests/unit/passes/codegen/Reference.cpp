@@ -199,7 +199,7 @@ TestTensor evaluateReduce(const Node &n, const TestTensor &in, TestTensor out) {
   std::fill(out.data.begin(), out.data.end(),
             n.combine == ReduceKind::Sum   ? 0.0
             : n.combine == ReduceKind::Max ? -INFINITY
-                                        : INFINITY);
+                                           : INFINITY);
   for (int64_t p = 0; p < static_cast<int64_t>(in.data.size()); ++p) {
     Index at = indexOf(p, in.shape), keptIndex;
     for (size_t i = 0; i < at.size(); ++i)
@@ -281,8 +281,7 @@ std::vector<TestTensor> evaluate(const KernelGraph &graph, const std::vector<Tes
         }
       }
     }
-    values.push_back(isFloat(n.type) && n.type != DType::F32 ? unpack(pack(out), out.shape, out.type)
-                                                               : std::move(out));
+    values.push_back(isFloat(n.type) && n.type != DType::F32 ? unpack(pack(out), out.shape, out.type) : std::move(out));
   }
   std::vector<TestTensor> results;
   for (int o : graph.outputs)
@@ -373,8 +372,21 @@ TestTensor unpack(const std::vector<uint8_t> &bytes, std::vector<int64_t> shape,
   return t;
 }
 
-LoadedKernel::LoadedKernel(const LoopNest &nest, Target cpu, bool batch) {
-  std::vector<uint8_t> bytes = linkShared({compileObject({{"kernel", &nest, nest.width == 1, batch}}, cpu)});
+/// The objects of a kernel as a plan has them.
+static std::vector<std::vector<char>> objectsOf(const LoopNest &nest, Target cpu, bool batch) {
+  ObjectCompiler compiler(cpu);
+  const Sizes sizes(nest);
+  std::vector<std::vector<char>> objects;
+  objects.push_back(compiler.compile({{sizes.empty() ? "kernel" : "code", &nest, nest.width == 1, batch, sizes}}));
+  if (!sizes.empty())
+    objects.push_back(compiler.assemble(assemblyOf({{"kernel", "code", sizes}})));
+  return objects;
+}
+
+LoadedKernel::LoadedKernel(const LoopNest &nest, Target cpu, bool batch) : LoadedKernel(objectsOf(nest, cpu, batch)) {}
+
+LoadedKernel::LoadedKernel(const std::vector<std::vector<char>> &objects) {
+  const std::vector<uint8_t> bytes = linkShared(objects);
   fd = memfd_create("kernel", 0);
   if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("cannot write the kernel");

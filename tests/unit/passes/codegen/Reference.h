@@ -60,6 +60,8 @@ public:
   using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
   /// `batch`: compiles the GPU form that takes a table of calls.
   explicit LoadedKernel(const LoopNest &nest, Target cpu, bool batch = false);
+  /// From objects that together have the kernel `kernel`.
+  explicit LoadedKernel(const std::vector<std::vector<char>> &objects);
   LoadedKernel(const LoadedKernel &) = delete;
   ~LoadedKernel();
   Function function = nullptr;
