@@ -21,6 +21,7 @@
 #include <exception>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -259,6 +260,8 @@ std::vector<uint8_t> KernelBuilder::link() {
     else
       missing.push_back(&part);
   }
+  // The longest first, so that all threads end at about the same time.
+  std::ranges::stable_sort(missing, std::greater(), [](const Part *part) { return part->text.size(); });
   std::vector<std::exception_ptr> errors(missing.size());
   std::atomic<size_t> next{0};
   auto work = [&] {
