@@ -77,7 +77,10 @@ public:
     context.tuning = tuning;
   }
   size_t workspaceBytes() const override { return context.workspace.need; }
-  void setWorkspace(std::byte *memory) override { context.workspace.memory = memory; }
+  void setWorkspace(std::byte *memory) override {
+    context.measuring.release(); // all steps are made
+    context.workspace.memory = memory;
+  }
 
 protected:
   std::unique_ptr<Op> prepareLibrary(const plan::Step &step, SlotScope &scope) override {

@@ -13,11 +13,28 @@
 
 namespace cleave {
 
+/// Memory in which methods are measured. It is kept from one step to the next, because the system clears new memory,
+/// which takes longer than many methods.
+class MeasuringMemory {
+public:
+  MeasuringMemory() = default;
+  MeasuringMemory(const MeasuringMemory &) = delete;
+  ~MeasuringMemory() { release(); }
+  /// The memory, which may have moved with what was written to it. Throws if there is not enough.
+  std::byte *atLeast(size_t needed);
+  void release();
+
+private:
+  void *start = nullptr;
+  size_t bytes = 0;
+};
+
 struct OneDnnContext {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   Workspace workspace;
   PackedMatrices packed;
+  MeasuringMemory measuring;
   unsigned threads = 1;
   Tuning *tuning = nullptr; ///< null: choices are made by rule
 };

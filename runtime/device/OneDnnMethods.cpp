@@ -13,7 +13,6 @@
 #include <cstring>
 #include <limits>
 #include <sys/mman.h>
-#include <utility>
 
 namespace cleave {
 
@@ -24,6 +23,7 @@ constexpr double leastOperations = 1e7;
 /// The first method is kept unless another takes less than this part of its time.
 constexpr double clearly = 0.97;
 constexpr int timedRuns = 3;
+constexpr int smallNumbers = 0x3c; // as the bytes of any type
 
 std::string processorName() {
   unsigned words[12] = {};
@@ -34,28 +34,6 @@ std::string processorName() {
   std::memcpy(name, words, sizeof words);
   return name;
 }
-
-/// Memory of small numbers that goes back to the system. (Memory that nobody wrote would be one page, always in the
-/// cache.)
-class Scratch {
-public:
-  explicit Scratch(size_t needed)
-      : bytes(needed + 1), start(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (start == MAP_FAILED)
-      throw environmentError("cpu: not enough memory to measure a step");
-    std::memset(start, 0x3c, bytes);
-  }
-  Scratch(Scratch &&other) noexcept : bytes(other.bytes), start(std::exchange(other.start, MAP_FAILED)) {}
-  ~Scratch() {
-    if (start != MAP_FAILED)
-      ::munmap(start, bytes);
-  }
-  std::byte *get() const { return static_cast<std::byte *>(start); }
-
-private:
-  size_t bytes;
-  void *start;
-};
 
 /// Seconds of a run, with all operands in the cache that fit. `known`: of another method; 0: none. One that takes far
 /// longer is not measured twice.
@@ -75,13 +53,13 @@ double secondsOf(Op &op, SlotTable slots, double known) {
 /// The fastest method that exists.
 const Method &measured(const std::vector<Method> &methods, const std::vector<uint32_t> &slots, SlotScope &scope,
                        OneDnnContext &context) {
-  std::vector<Scratch> operands;
+  constexpr size_t page = 4096;
+  const auto pages = [](size_t bytes) { return (bytes + page - 1) / page * page; };
+  size_t operands = 0;
+  for (const uint32_t slot : slots)
+    operands += pages(scope.slot(slot).bytes());
+  std::memset(context.measuring.atLeast(operands), smallNumbers, operands);
   std::vector<std::byte *> table;
-  for (const uint32_t slot : slots) {
-    const uint32_t at = scope.local(slot);
-    table.resize(std::max<size_t>(table.size(), at + 1));
-    table[at] = operands.emplace_back(scope.slot(slot).bytes()).get();
-  }
   const Method *best = nullptr;
   double least = 0;
   for (const Method &method : methods) {
@@ -89,8 +67,14 @@ const Method &measured(const std::vector<Method> &methods, const std::vector<uin
     const auto op = method.make();
     if (!op)
       continue;
-    const Scratch workspace(context.workspace.need);
-    context.workspace.memory = workspace.get();
+    std::byte *at = context.measuring.atLeast(operands + context.workspace.need);
+    context.workspace.memory = at + operands;
+    for (const uint32_t slot : slots) {
+      const uint32_t local = scope.local(slot);
+      table.resize(std::max<size_t>(table.size(), local + 1));
+      table[local] = at;
+      at += pages(scope.slot(slot).bytes());
+    }
     const double seconds = secondsOf(*op, table.data(), best ? least : 0);
     if (!best || seconds < clearly * least)
       best = &method, least = seconds;
@@ -101,6 +85,26 @@ const Method &measured(const std::vector<Method> &methods, const std::vector<uin
 }
 
 } // namespace
+
+std::byte *MeasuringMemory::atLeast(size_t needed) {
+  if (needed <= bytes)
+    return static_cast<std::byte *>(start);
+  void *grown = bytes ? ::mremap(start, bytes, needed, MREMAP_MAYMOVE)
+                      : ::mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (grown == MAP_FAILED)
+    throw environmentError("cpu: not enough memory to measure a step");
+  start = grown;
+  auto *first = static_cast<std::byte *>(start);
+  std::memset(first + bytes, smallNumbers, needed - bytes); // memory that nobody wrote is one page, always in the cache
+  bytes = needed;
+  return first;
+}
+
+void MeasuringMemory::release() {
+  if (bytes)
+    ::munmap(start, bytes);
+  bytes = 0;
+}
 
 std::unique_ptr<Op> makeFastest(const std::vector<Method> &methods, const std::string &step, double operations,
                                 const std::vector<uint32_t> &slots, SlotScope &scope, OneDnnContext &context) {
