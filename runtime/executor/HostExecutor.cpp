@@ -1,4 +1,5 @@
 // A rank on the host's processors: an iteration runs the list of Ops one after another.
+#include "runtime/base/CacheFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/device/Parallel.h"
 #include "runtime/executor/Backends.h"
@@ -28,6 +29,12 @@ unsigned chooseThreads(const plan::Plan &plan, const ExecutorOptions &options) {
     return 1;
   unsigned threads = options.threads ? options.threads : plan.threads();
   return threads ? threads : 1;
+}
+
+/// Without a place where choices are kept, nothing is measured: each run would choose anew and compute other bits.
+std::string placeOfTuning(const ExecutorOptions &options) {
+  const bool kept = !options.tuning.empty() || !cacheFile("tuning.json").empty();
+  return options.device == "cpu" && kept ? options.tuning : "off";
 }
 
 class HostExecutor final : public Executor {
@@ -81,7 +88,7 @@ HostExecutor::HostExecutor(std::shared_ptr<const PlanFile> planFile, unsigned ra
     input = Memory(program.input_bytes(), "an input buffer");
   for (const std::vector<uint32_t> &ranks : groups())
     world.group(ranks);
-  Tuning tuning(options.device == "cpu" ? options.tuning : "off");
+  Tuning tuning(placeOfTuning(options));
   makeWithTuning(plan, rankIndex, world, tuning, true, [&] {
     device = makeDevice(options.device, threads, &tuning);
     resolved = std::make_unique<Resolved>(plan, program, rank, [&](const plan::Step &step, SlotScope &scope) {

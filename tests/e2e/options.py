@@ -4,7 +4,7 @@ and rules without effect. Standard library only.
 
 options.py --build BUILD [unittest arguments]
 """
-import json, os
+import json, os, unittest.mock
 
 import programs
 from e2e import Case
@@ -49,6 +49,8 @@ class Options(Case):
                 self.assertEqual(len(json.load(file)["choices"]), len(measured))
         self.use_cache(self.path("metrics.jsonl"))  # a file: nothing can be kept
         self.same(train(where=None), off)
+        with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "", "HOME": ""}):  # no place: nothing is measured
+            self.assertEqual(train(where=None), off)
 
     def test_initial_weights(self):
         """--steps 0 writes them; a training that continues from them is the same as one from the start."""
