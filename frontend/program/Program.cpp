@@ -250,8 +250,6 @@ Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
   prepareProcess();
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
-  if (!impl->args.empty() && !impl->args[0].starts_with("-") && impl->args[0] != "plan" && impl->args[0] != "graph")
-    shortenThreadWaits(argc, argv);
   try {
     impl->table = DeviceTable::take(impl->args);
     impl->loadRecipe();

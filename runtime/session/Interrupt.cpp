@@ -141,14 +141,6 @@ struct sigaction actionOf(int signal) {
   return now;
 }
 
-sigset_t setOfInterrupts() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const Signal &signal : interruptSignals)
-    sigaddset(&set, signal.number);
-  return set;
-}
-
 } // namespace
 
 void endOnSignals(unsigned rank) {
@@ -171,12 +163,6 @@ void endOnSignals(unsigned rank) {
   action.sa_sigaction = onOther;
   for (const Signal &signal : otherSignals)
     unlessHandled(signal.number, action);
-  holdInterrupts(false); // if this program has started itself again
-}
-
-void holdInterrupts(bool hold) {
-  const sigset_t set = setOfInterrupts();
-  pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr);
 }
 
 void useSignalStack() {

@@ -16,10 +16,6 @@ namespace cleave {
 /// call has an effect.
 void endOnSignals(unsigned rank = 0);
 
-/// Blocks interrupts, or lets them through: between this call and endOnSignals, in this program or after execv, none is
-/// lost.
-void holdInterrupts(bool hold);
-
 /// Gives the calling thread a stack for handlers, so that an overflow of its own stack is reported. For one thread.
 void useSignalStack();
 

@@ -4,14 +4,11 @@
 #include "runtime/session/Interrupt.h"
 #include "runtime/session/Launcher.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <sys/auxv.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <cstring>
+#include <dlfcn.h>
 
 namespace cleave {
 
@@ -22,33 +19,17 @@ void prepareProcess() {
   endOnSignals(launchedRank());
 }
 
-/// The path by which this program was started, so that `ps` shows the same name; the kernel's link if another file is
-/// there now.
-static const char *ownPath() {
-  const char *self = "/proc/self/exe";
-  const auto given = getauxval(AT_EXECFN);
-  const char *path = reinterpret_cast<const char *>(given);
-  struct stat mine, there;
-  const bool same = given && ::stat(self, &mine) == 0 && ::stat(path, &there) == 0 && mine.st_dev == there.st_dev &&
-                    mine.st_ino == there.st_ino;
-  return same ? path : self;
-}
-
-void shortenThreadWaits(int argc, char **argv) {
-  prepareProcess();
-  if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
-    return;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string mine((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::string given;
-  for (int i = 0; i < argc; ++i)
-    given.append(argv[i]).push_back('\0');
-  if (mine != given)
-    return;
-  ::setenv("GOMP_SPINCOUNT", "5000", 1); // a fraction of a millisecond
-  holdInterrupts(true);                  // an interrupt until the program is ready again is not lost
-  ::execv(ownPath(), argv);              // if this fails, the program continues unchanged
-  holdInterrupts(false);
-}
-
 } // namespace cleave
+
+/// Takes the place of the C library's function, which it calls. GNU OpenMP reads its settings when it is loaded, before
+/// any code of the program could change the environment.
+extern "C" char *getenv(const char *name) noexcept {
+  using Function = char *(*)(const char *);
+  static constinit std::atomic<Function> known{nullptr};
+  Function next = known;
+  if (!next)
+    known = next = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "getenv"));
+  static char spins[] = "5000"; // a fraction of a millisecond
+  char *value = next(name);
+  return value || std::strcmp(name, "GOMP_SPINCOUNT") != 0 || next("OMP_WAIT_POLICY") ? value : spins;
+}

@@ -75,16 +75,15 @@ class Signals(Case):
         self.assertIn("checkpoint written", err)
 
     def test_signals_while_a_program_starts(self):
-        """A program prepares its signals first of all, and starts itself again: no signal may end it without a message."""
+        """A program prepares its signals first of all: no signal may end it without a message."""
         def prepared(pid):  # once SIGTERM, bit 15, is caught
             with open(f"/proc/{pid}/status") as status:
                 caught = next(line for line in status if line.startswith("SigCgt"))
             return int(caught.split()[1], 16) & 1 << 14
 
-        environment = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         for turn in range(12):
             which = INTERRUPTS[turn % len(INTERRUPTS)]
-            job = self.train(env=environment)
+            job = self.train()
             self.wait(lambda: prepared(job.pid))
             time.sleep(0.01 * (turn // 2))
             job.send_signal(which)
@@ -172,6 +171,15 @@ class Places(Case):
             self.check_failure(self.after(everywhere, "cleave-run", [moved, *training[1:]]), ": its code cannot be loaded")
         finally:
             os.unlink(moved)
+
+    def test_waiting_threads(self):
+        """OpenMP's threads sleep soon when they wait, unless the user says otherwise."""
+        others = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        for setting, spins in (({}, 5000), ({"GOMP_SPINCOUNT": "77"}, 77), ({"OMP_WAIT_POLICY": "passive"}, 0)):
+            for program in ("mlp", "cleave-run"):
+                shown = subprocess.run([os.path.join(programs.BIN, program), "--version"], text=True, capture_output=True,
+                                       env={**others, **setting, "OMP_DISPLAY_ENV": "VERBOSE"}).stderr
+                self.assertIn(f"GOMP_SPINCOUNT = '{spins}'", shown)
 
     def test_code_cache(self):
         """A plan has the same bytes whatever the cache holds, and nothing that is wrong with a cache is said."""

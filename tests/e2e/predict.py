@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tests of trained models (predictions, samples, profiles), and of the files and the name of a process. Standard library only.
+"""Tests of trained models (predictions, samples, profiles), and of the files of a process. Standard library only.
 
 predict.py --build BUILD [unittest arguments]
 """
-import array, ast, gzip, json, os, shutil, struct, subprocess, time
+import array, ast, gzip, json, os, shutil, struct
 
 import programs
 from e2e import Case
@@ -126,34 +126,6 @@ class Runs(Case):
         self.assertEqual(self.ok("mlp", *evaluate, only), self.ok("mlp", *evaluate, DIGITS))
         self.refused("mlp", "train", "--data", only, word="train-images")
 
-    def test_a_process_keeps_its_name(self):
-        linked = self.path("other-name")
-        os.symlink(os.path.join(programs.BIN, "mlp"), linked)
-        plan = self.path("p.plan")
-        self.ok("mlp", "plan", "-o", plan)
-        for program, *args in ((os.path.join(programs.BIN, "mlp"), "train"), (linked, "train"),
-                               (os.path.join(programs.BIN, "cleave-run"), plan)):
-            process = subprocess.Popen([program, *args, "--data", DIGITS, "--epochs", "100", "--quiet"],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                self.assertEqual(self.name_when_started_again(process.pid), os.path.basename(program)[:15])
-            finally:
-                process.terminate()
-                process.wait(20)
-
-    def name_when_started_again(self, pid):
-        """The name of the process after it has restarted itself with its setting for threads."""
-        end = time.time() + 60
-        while time.time() < end:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if b"GOMP_SPINCOUNT=" in f.read():
-                    with open(f"/proc/{pid}/comm") as comm:
-                        return comm.read().strip()
-            time.sleep(0.05)
-        self.fail("no setting for threads after a minute")
-
 
 if __name__ == "__main__":
-    for setting in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):  # with one of them set, a process does not restart itself
-        os.environ.pop(setting, None)
     programs.main()

@@ -4,7 +4,6 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/options/CommandLine.h"
 #include "runtime/session/GuardedMain.h"
-#include "runtime/session/PrepareProcess.h"
 #include "runtime/session/ProcessWorld.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/SharedPlan.h"
@@ -56,6 +55,5 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  shortenThreadWaits(argc, argv);
   return guardedMain([&] { return run(argc, argv); });
 }
