@@ -8,6 +8,7 @@
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <span>
 
 namespace cleave {
@@ -17,17 +18,18 @@ namespace {
 /// Values first ... first + values.size() - 1 of an Init that is not constant.
 void initialValues(std::span<double> values, const plan::Init &init, uint64_t key, uint64_t first) {
   const auto count = static_cast<int64_t>(values.size());
+  const double a = init.a(), b = init.b();
   if (init.kind() == plan::InitKind::Normal) {
     philoxFillNormal(values.data(), key, 1, first, count);
     for (double &value : values)
-      value = init.a() + init.b() * value;
+      value = a + b * value;
     return;
   }
   std::vector<float> uniform(values.size());
   philoxFill(uniform.data(), key, 0, first, count);
   // computed in double and rounded once: stays below b unless b is the nearest f32
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = init.a() + (init.b() - init.a()) * double{uniform[i]};
+    values[i] = a + (b - a) * double{uniform[i]};
 }
 
 } // namespace
@@ -49,18 +51,23 @@ void initialiseSlot(const plan::Plan &plan, const plan::Rank &rank, const plan::
   const bool state = tensor->kind() == plan::TensorKind::State && tensor->parameter() >= 0;
   const plan::Tensor *drawn = state ? plan.tensors()->Get(static_cast<uint32_t>(tensor->parameter())) : tensor;
   uint64_t key = plan.seed() ^ fnv1a64(text(drawn->name()));
+  const plan::DType dtype = slot.dtype();
   auto pieces = localPieces(slot.sharding(), global, mesh, coords, 4096);
   parallelRange(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
     std::vector<double> values;
     for (const Piece &piece : std::span(pieces).subspan(size_t(begin), size_t(end - begin))) {
-      values.assign(size_t(piece.count), init->a());
-      if (init->kind() != plan::InitKind::Constant)
+      values.resize(size_t(piece.count));
+      if (init->kind() == plan::InitKind::Constant)
+        std::ranges::fill(values, init->a());
+      else
         initialValues(values, *init, key, static_cast<uint64_t>(piece.global));
-      for (int64_t i = 0; i < piece.count; ++i)
-        if (slot.dtype() == plan::DType::F32) // most are
-          reinterpret_cast<float *>(memory)[piece.local + i] = static_cast<float>(values[size_t(i)]);
-        else
-          storeElement(memory, piece.local + i, slot.dtype(), values[size_t(i)]);
+      if (dtype == plan::DType::F32) { // most are
+        float *to = reinterpret_cast<float *>(memory) + piece.local;
+        std::ranges::transform(values, to, [](double value) { return static_cast<float>(value); });
+      } else {
+        for (int64_t i = 0; i < piece.count; ++i)
+          storeElement(memory, piece.local + i, dtype, values[size_t(i)]);
+      }
     }
   });
 }
