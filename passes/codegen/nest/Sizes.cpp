@@ -10,9 +10,9 @@ namespace {
 
 bool dependsOtherwise(const LoopNest &nest) {
   return nest.flat || nest.width == 1 || nest.vectorLoop < 0 || (nest.scratchSlots > 0 && nest.shape != Shape::Map) ||
-         !nest.tables.empty() ||
-         std::any_of(nest.values.begin(), nest.values.end(),
-                     [](const LoopValue &value) { return !value.conditions.empty(); });
+         !nest.tables.empty() || std::any_of(nest.values.begin(), nest.values.end(), [](const LoopValue &value) {
+           return !value.conditions.empty();
+         });
 }
 
 /// A bit for each constant of f32 that is read once a row, where it costs nothing that it is in memory.
