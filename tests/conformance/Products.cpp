@@ -267,12 +267,12 @@ TEST_CASE("convolution: Winograd") {
   for (const char *target : {"x86-64-v3", "x86-64-v4"}) {
     if (!onGpu() && !Target::named(target)->runsHere())
       continue;
-    // The last three: several chunks of tiles, with all weights or all tiles transformed first, and for gradients of
-    // weights.
+    // The last four: several chunks of tiles, with all weights or all tiles transformed first, and for gradients of
+    // weights, whose sums of some output channels at a time are the last one's.
     for (ConvT each : {conv(2, 16, 12, 32, 3, 1, 1), conv(3, 48, 5, 16, 3, 1, 0), conv(1, 32, 4, 80, 3, 1, 2),
                        conv(1, 112, 2, 96, 3, 1, 1), conv(1, 16, 9, 48, 5, 1, 2), conv(1, 48, 6, 32, 5, 1, 0),
                        conv(1, 32, 4, 16, 5, 1, 3), conv(2, 16, 21, 16, 3, 1, 1), conv(130, 16, 1, 144, 3, 1, 1),
-                       conv(520, 16, 1, 16, 3, 1, 1)}) {
+                       conv(520, 16, 1, 16, 3, 1, 1), conv(1, 272, 2, 272, 3, 1, 1)}) {
       each.winograd = true;
       forEachDirection(each, [&](const ConvT &op) {
         if (!op.nhwc || op.epilogue != Epilogue::None)
@@ -290,6 +290,29 @@ TEST_CASE("convolution: Winograd") {
           check(bf16, f32, 1e-4);
       });
     }
+  }
+}
+
+TEST_CASE("convolution: gradients of weights do not depend on the number of threads") {
+  // Parts of the rows of positions and of the output channels; the last two sum some output channels at a time.
+  for (ConvT each : {conv(3, 32, 9, 80, 3, 1, 1), conv(2, 16, 7, 48, 5, 1, 2), conv(1, 272, 4, 272, 3, 1, 1),
+                     conv(1, 1040, 2, 80, 3, 1, 1)}) {
+    each.winograd = true;
+    forEachDirection(each, [&](const ConvT &op) {
+      if (!op.nhwc || op.kind != ConvKind::BackwardWeights)
+        return;
+      std::vector<std::vector<double>> found;
+      for (const unsigned threads : {1u, 2u, 3u, 4u, 6u, 7u}) {
+        if (threads > 1 && onGpu())
+          continue;
+        StepRun run(convPlan(op, plan::DType::F32, plan::DType::F32));
+        run.draw(Drawn::Reals, 8);
+        run.run(testedDevice(), threads);
+        found.push_back(run.values(op.weights));
+        INFO(describe(op) << " threads " << threads);
+        CHECK(found.back() == found.front());
+      }
+    });
   }
 }
 
