@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <vector>
 
 namespace cleave {
@@ -161,13 +162,20 @@ class WinogradWeights final : public WinogradOp {
 public:
   WinogradWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const WinogradKernels &kernels)
-      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),        op.ih(),       op.iw(),
-                                                                  op.oh(),       op.ow(),       op.pad_top(),
-                                                                  op.pad_left(), window.outputs},
+      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),  op.ih(),      op.iw(),       op.oh(),
+                                                                  op.ow(), op.pad_top(), op.pad_left(), window.outputs},
         columns(panelsOf(op.ic()) * kernels.panel) {
-    const int64_t all = threads;
-    groups = all % 6 == 0 ? 6 : all % 3 == 0 ? 3 : all % 2 == 0 ? 2 : 1;
-    parts = std::min(all / groups, op.oc() / lineFloats);
+    const int64_t all = threads, vectors = op.oc() / lineFloats;
+    // About the cycles of a tile with AVX-512: to multiply rows of positions, and to transform both operands.
+    double least = std::numeric_limits<double>::infinity();
+    for (const int64_t down : {1, 2, 3, 6}) {
+      const int64_t across = std::clamp<int64_t>(all / down, 1, vectors);
+      const auto ic = static_cast<double>(op.ic()),
+                 oc = static_cast<double>((vectors + across - 1) / across * lineFloats);
+      if (const double cost = (0.19 * oc * ic + 1.7 * ic + 1.3 * oc) / static_cast<double>(down);
+          down <= all && cost < least)
+        least = cost, groups = down, parts = across;
+    }
     // Sums of as many output channels at a time as take 10 MB.
     const int64_t passes = (positions * columns * op.oc() * 4 + sumBytes - 1) / sumBytes;
     channels = roundUp((op.oc() + passes - 1) / passes, lineFloats);
@@ -227,8 +235,9 @@ private:
       const int64_t count = std::min(chunk, tiles.count() - tile);
       for (int64_t i = 0; i < count; ++i) {
         from[i] = tiles.inputs(tile + i, src.at(slots), bytesOf(op.ic()), zeros.data());
-        gradientFrom[i] = tiles.outputs(tile + i, static_cast<const std::byte *>(dst.at(slots)) + bytesOf(first + begin),
-                                        bytesOf(op.oc()), static_cast<const void *>(zeros.data()));
+        gradientFrom[i] =
+            tiles.outputs(tile + i, static_cast<const std::byte *>(dst.at(slots)) + bytesOf(first + begin),
+                          bytesOf(op.oc()), static_cast<const void *>(zeros.data()));
       }
       for (int64_t row = group * rows; row < (group + 1) * rows; ++row) {
         for (int64_t i = 0; i < count; ++i)
@@ -237,23 +246,21 @@ private:
           window.transformGradientRow[row](gradientFrom[i].data(), part, gradientTo, i);
         for (int64_t x = 0; x < 6; ++x)
           for (int64_t panel = 0; panel < panelsOf(op.ic()); ++panel)
-            kernels.multiplyTransposed(part, count, gradient + x * perGradient, part,
-                                       input + x * perInput + panel * chunk * kernels.panel, widthOf(panel, op.ic()),
-                                       tile > 0,
-                                       scratch(productAt) + (row * 6 + x) * perProduct + begin * columns +
-                                           panel * kernels.panel,
-                                       columns);
+            kernels.multiplyTransposed(
+                part, count, gradient + x * perGradient, part, input + x * perInput + panel * chunk * kernels.panel,
+                widthOf(panel, op.ic()), tile > 0,
+                scratch(productAt) + (row * 6 + x) * perProduct + begin * columns + panel * kernels.panel, columns);
       }
     }
   }
 
-  static constexpr int64_t sumBytes = 10 << 20;   ///< of the sums of all positions, at most
+  static constexpr int64_t sumBytes = 10 << 20;    ///< of the sums of all positions, at most
   static constexpr int64_t chunkBytes = 256 << 10; ///< of tiles of a row of positions (measured)
   Tiles tiles;
-  int64_t columns;       ///< of the sums: input channels in whole panels
-  int64_t groups, parts; ///< of the rows of positions, and of the output channels
-  int64_t channels;      ///< output channels that are summed at a time
-  int64_t chunk;         ///< tiles that a thread transforms at a time
+  int64_t columns;               ///< of the sums: input channels in whole panels
+  int64_t groups = 1, parts = 1; ///< of the rows of positions, and of the output channels
+  int64_t channels;              ///< output channels that are summed at a time
+  int64_t chunk;                 ///< tiles that a thread transforms at a time
   int64_t perInput, perGradient, perProduct;
   int64_t inputAt, gradientAt, productAt;
   std::vector<std::array<const void *, 36>> inputs;    ///< elements of the tiles of each thread's chunk
