@@ -55,8 +55,12 @@ public:
   ssize_t write(std::span<iovec> parts) override {
     const uint64_t begin = mine.written.load(std::memory_order_relaxed);
     uint64_t end = begin;
-    for (const iovec &part : parts)
+    for (const iovec &part : parts) {
+      const uint64_t whole = end + part.iov_len;
       end = pass(static_cast<std::byte *>(part.iov_base), part.iov_len, end);
+      if (end < whole) // the next part must not follow, even if the other side makes room now
+        break;
+    }
     return moved(end - begin);
   }
   ssize_t read(std::byte *to, size_t most) override {

@@ -150,6 +150,26 @@ TEST_CASE("sockets: many small messages, taken late and in another order") {
         }) == none(2));
 }
 
+TEST_CASE("sockets: messages through memory that is always full") {
+  constexpr uint32_t rounds = 60, many = 5000, words = 60; // through 64 KiB
+  CHECK(eachWorld(2, [&](RankEndpoint &world) {
+          linkIf(true, world);
+          std::vector<uint32_t> out(many + words), in(words);
+          std::iota(out.begin(), out.end(), 0u);
+          for (uint32_t round = 0; round < rounds; ++round) {
+            const auto bytesOf = [](uint32_t i) { return (1 + i * 7 % words) * size_t{4}; };
+            for (uint32_t i = 0; i < many; ++i)
+              world.send(&out[i], bytesOf(i), 1 - world.rank(), round, static_cast<int32_t>(i));
+            for (uint32_t i = 0; i < many; ++i) {
+              world.recv(in.data(), bytesOf(i), 1 - world.rank(), round, static_cast<int32_t>(i));
+              if (in[0] != i || in[bytesOf(i) / 4 - 1] != i + bytesOf(i) / 4 - 1)
+                throw environmentError("wrong message");
+            }
+            world.waitAllSends();
+          }
+        }) == none(2));
+}
+
 TEST_CASE("sockets: a rank that is not waited for is read no further than the buffers reach") {
   const bool linked = GENERATE(false, true);
   constexpr size_t count = 30 << 20; // 120 MiB per message: more than a rank may buffer
