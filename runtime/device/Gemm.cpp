@@ -165,7 +165,7 @@ private:
           (p.shape.exchanged ? result.rowBias : result.columnBias) = biasOf(slots) + (p.shape.exchanged ? row : column);
         const float *const columns = right + panel * panelFloats;
         kernels.multiply(count, std::min(kernels.panel, p.shape.n - column), 1, depthUnits,
-                         {rowsOfLeft, 0, turns ? kernels.panel * 4 : 4}, &columns, result);
+                         {rowsOfLeft, 0, turns ? kernels.panel * 4 : 4}, &columns, result, nullptr, 0);
       }
     }
   }

@@ -181,7 +181,8 @@ private:
         const int64_t first = panel * kernels.panel;
         kernels.multiply(end - begin, widthOf(panel, made), used, unitsOf(depth), {left, rowsAtATime, 4}, right,
                          {results, bytesOf(first), half, op.accumulate(),
-                          shifts.empty() ? nullptr : &shifts[static_cast<size_t>(first)], nullptr});
+                          shifts.empty() ? nullptr : &shifts[static_cast<size_t>(first)], nullptr},
+                         nullptr, 0);
       }
     }
   }
@@ -204,7 +205,9 @@ public:
   GemmConvWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const GemmKernels &kernels)
       : GemmConv(op, scope, workspace, threads, kernels), pixels(op.n() * op.oh() * op.ow()),
-        items(taps * panelsOf(op.ic())) {
+        items(taps * panelsOf(op.ic())),
+        inPlace(taps == 1 && op.oh() == op.ih() && op.ow() == op.iw() && op.stride_h() == 1 && op.stride_w() == 1),
+        ahead(threads) {
     const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime,
                   all = static_cast<int64_t>(threads);
     blockUnits = std::min(units, roundUp((units + blocks - 1) / blocks, lineFloats));
@@ -242,6 +245,7 @@ private:
   /// channels) and some output channels.
   void multiply(SlotTable slots, unsigned thread, int64_t begin, int64_t count, Range mine, Range rows,
                 const float *rowsOfLeft) {
+    std::vector<GemmAhead> &next = ahead[thread];
     const std::byte *from = src.at(slots);
     auto *to = reinterpret_cast<float *>(weights.at(slots));
     float *panel = scratch(panelAt) + thread * panelFloats;
@@ -263,6 +267,13 @@ private:
         }
       }
       kernels.packGathered[half](gathered, first, count, width, panel);
+      next.clear();
+      if (item + 1 == mine.end && begin + count < pixels)
+        fetch(next, dst.at(slots), begin + count, op.oc(), rows);
+      if (const int64_t panelOfNext = item + 1 < mine.end ? item + 1 : mine.begin; inPlace)
+        fetch(next, from, item + 1 < mine.end ? begin : begin + count, op.ic(),
+              {panelOfNext * kernels.panel, std::min((panelOfNext + 1) * kernels.panel, op.ic())});
+      size_t fetched = 0;
       for (int64_t row = rows.begin; row < rows.end; row += rowsAtATime) {
         const int64_t some = std::min(rowsAtATime, rows.end - row);
         for (int64_t i = 0; i < some; ++i) {
@@ -272,17 +283,28 @@ private:
         }
         const float *right = panel;
         kernels.multiply(some, width, 1, unitsOf(count), {left, 0, kernels.panel * 4}, &right,
-                         {results, 0, false, op.accumulate() || begin > 0, nullptr, nullptr});
+                         {results, 0, false, op.accumulate() || begin > 0, nullptr, nullptr}, next.data() + fetched,
+                         static_cast<int64_t>(next.size() - fetched));
+        fetched = std::min(next.size(), fetched + static_cast<size_t>((some + kernels.rows - 1) / kernels.rows));
       }
     }
   }
 
+  /// Adds the lines of some channels of pixels from `pixel` on.
+  void fetch(std::vector<GemmAhead> &list, const std::byte *from, int64_t pixel, int64_t channels, Range some) const {
+    for (int64_t i = 0; i < kernels.pairs; ++i)
+      for (int64_t byte = bytesOf(some.begin); byte < bytesOf(some.end); byte += 64)
+        list.push_back({from + bytesOf((pixel + i) * channels) + byte, bytesOf(kernels.pairs * channels)});
+  }
+
   int64_t pixels, items; ///< items: panels of all elements of the window
+  bool inPlace;          ///< a pixel's inputs are where its outputs are
   int64_t blockUnits, panelFloats;
   Grid grid;          ///< parts of the output channels, parts of the items
   int64_t mostPanels; ///< of the output channels of a thread
   int64_t leftAt, panelAt;
-  std::vector<const void *> pixelsOfTap; ///< of each thread, in a block
+  std::vector<const void *> pixelsOfTap;     ///< of each thread, in a block
+  std::vector<std::vector<GemmAhead>> ahead; ///< what each thread reads next
 };
 
 } // namespace

@@ -23,6 +23,13 @@ struct GemmLeft {
   int64_t perTap, perUnit;
 };
 
+/// Memory that is read next, which a product brings into the cache while it computes: its line for unit u is `u * step`
+/// bytes after `from`.
+struct GemmAhead {
+  const void *from;
+  int64_t step;
+};
+
 /// Products of units: floats, or pairs of bf16 numbers that are neighbours along the depth, whose products are added to
 /// a float. Arrays of two functions are for elements in f32 and in bf16. Where the depth ends within a unit, or rows or
 /// columns within a vector, zeros follow.
@@ -41,9 +48,10 @@ struct GemmKernels {
   /// The panel of `columns` columns whose row k, in memory, is at rows[k] + first.
   void (*packGathered[2])(const void *const *rows, int64_t first, int64_t depth, int64_t columns, float *panel);
   /// Sums of `rows` rows and `columns` columns, at most a panel's, over `taps` times `units` units. The panel of tap t
-  /// is at panels[t].
+  /// is at panels[t]. Each `rows` rows, or less, fetch the next one of `most` in
+  /// `fetched`.
   void (*multiply)(int64_t rows, int64_t columns, int64_t taps, int64_t units, const GemmLeft &left,
-                   const float *const *panels, const GemmResult &result);
+                   const float *const *panels, const GemmResult &result, const GemmAhead *fetched, int64_t most);
 };
 
 /// Kernels for processors with AVX2 and FMA, with AVX-512, and with AVX-512 BF16 for products of bf16 numbers.
