@@ -48,8 +48,8 @@ struct GemmKernels {
   /// The panel of `columns` columns whose row k, in memory, is at rows[k] + first.
   void (*packGathered[2])(const void *const *rows, int64_t first, int64_t depth, int64_t columns, float *panel);
   /// Sums of `rows` rows and `columns` columns, at most a panel's, over `taps` times `units` units. The panel of tap t
-  /// is at panels[t]. Each `rows` rows, or less, fetch the next one of `most` in
-  /// `fetched`.
+  /// is at panels[t]. While at most GemmKernels::rows of them are computed, one of the `most` parts of `fetched` comes
+  /// into the cache, as far as there are any; null if there are none.
   void (*multiply)(int64_t rows, int64_t columns, int64_t taps, int64_t units, const GemmLeft &left,
                    const float *const *panels, const GemmResult &result, const GemmAhead *fetched, int64_t most);
 };
