@@ -268,11 +268,13 @@ private:
       }
       kernels.packGathered[half](gathered, first, count, width, panel);
       next.clear();
-      if (item + 1 == mine.end && begin + count < pixels)
-        fetch(next, dst.at(slots), begin + count, op.oc(), rows);
-      if (const int64_t panelOfNext = item + 1 < mine.end ? item + 1 : mine.begin; inPlace)
-        fetch(next, from, item + 1 < mine.end ? begin : begin + count, op.ic(),
-              {panelOfNext * kernels.panel, std::min((panelOfNext + 1) * kernels.panel, op.ic())});
+      const bool last = item + 1 == mine.end; // then the next block follows
+      const int64_t nextItem = last ? mine.begin : item + 1, nextPixel = last ? begin + count : begin;
+      if (last && nextPixel < pixels)
+        fetch(next, dst.at(slots), nextPixel, op.oc(), rows);
+      if (inPlace && nextPixel < pixels) // items are panels
+        fetch(next, from, nextPixel, op.ic(),
+              {nextItem * kernels.panel, std::min((nextItem + 1) * kernels.panel, op.ic())});
       size_t fetched = 0;
       for (int64_t row = rows.begin; row < rows.end; row += rowsAtATime) {
         const int64_t some = std::min(rowsAtATime, rows.end - row);

@@ -167,15 +167,13 @@ public:
         columns(panelsOf(op.ic()) * kernels.panel) {
     const int64_t all = threads, vectors = op.oc() / lineFloats;
     // About the cycles of a tile with AVX-512: to multiply rows of positions, and to transform both operands.
-    double least = std::numeric_limits<double>::infinity();
-    for (const int64_t down : {1, 2, 3, 6}) {
-      const int64_t across = std::clamp<int64_t>(all / down, 1, vectors);
-      const auto ic = static_cast<double>(op.ic()),
-                 oc = static_cast<double>((vectors + across - 1) / across * lineFloats);
-      if (const double cost = (0.19 * oc * ic + 1.7 * ic + 1.3 * oc) / static_cast<double>(down);
-          down <= all && cost < least)
-        least = cost, groups = down, parts = across;
-    }
+    const Grid grid = gridOf(all, [&](int64_t down, int64_t across) {
+      const int64_t some = std::min(across, vectors);
+      const auto ic = static_cast<double>(op.ic()), oc = static_cast<double>((vectors + some - 1) / some * lineFloats);
+      const double cost = (0.19 * oc * ic + 1.7 * ic + 1.3 * oc) / static_cast<double>(down);
+      return 6 % down ? std::numeric_limits<double>::infinity() : cost;
+    });
+    groups = grid.down, parts = std::min(grid.across, vectors);
     // Sums of as many output channels at a time as take 10 MB.
     const int64_t passes = (positions * columns * op.oc() * 4 + sumBytes - 1) / sumBytes;
     channels = roundUp((op.oc() + passes - 1) / passes, lineFloats);
@@ -257,10 +255,10 @@ private:
   static constexpr int64_t sumBytes = 10 << 20;    ///< of the sums of all positions, at most
   static constexpr int64_t chunkBytes = 256 << 10; ///< of tiles of a row of positions (measured)
   Tiles tiles;
-  int64_t columns;               ///< of the sums: input channels in whole panels
-  int64_t groups = 1, parts = 1; ///< of the rows of positions, and of the output channels
-  int64_t channels;              ///< output channels that are summed at a time
-  int64_t chunk;                 ///< tiles that a thread transforms at a time
+  int64_t columns;       ///< of the sums: input channels in whole panels
+  int64_t groups, parts; ///< of the rows of positions, and of the output channels
+  int64_t channels;      ///< output channels that are summed at a time
+  int64_t chunk;         ///< tiles that a thread transforms at a time
   int64_t perInput, perGradient, perProduct;
   int64_t inputAt, gradientAt, productAt;
   std::vector<std::array<const void *, 36>> inputs;    ///< elements of the tiles of each thread's chunk
