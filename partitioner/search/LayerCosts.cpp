@@ -8,6 +8,7 @@
 #include "partitioner/simulate/Simulate.h"
 #include "runtime/plan/Backend.h"
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
@@ -207,8 +208,6 @@ private:
       (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
       if (weightSteps.count(&step))
         layer.weightGradient += seconds * share / all;
-      if (step.op_type() == plan::StepOp::Collective)
-        (isForward(segment) ? layer.exchangesForward : layer.exchangesBackward) = true;
     }
   }
 
@@ -220,6 +219,7 @@ private:
     std::vector<StepSpan> spans = timeline;
     std::ranges::stable_sort(spans, {}, &StepSpan::begin);
     use.hides = backendOf(plan) == Target::Kind::Cuda;
+    const uint32_t replicas = replicaStream(plan, own.program);
     double clock = 0, first = -1, last = 0;                // of the measured microbatch's computation
     std::vector<StepSpan> aside;                           // its collectives in the other stream
     std::map<std::string, double> exchanged;               // by layer: the end of the last one of its backward pass
@@ -238,8 +238,12 @@ private:
         if (counts && collective) {
           addTime(segment, step, 0, 0);
           aside.push_back(span);
-          if (!isForward(segment))
-            exchanged[layerAt(step)] = span.end;
+          if (span.stream == replicas) {
+            LayerCost &layer = use.layers[layerAt(step)];
+            (isForward(segment) ? layer.exchangesForward : layer.exchangesBackward) = true;
+            if (!isForward(segment))
+              exchanged[layerAt(step)] = span.end;
+          }
         }
         continue;
       }

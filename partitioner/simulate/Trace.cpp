@@ -2,6 +2,7 @@
 #include "partitioner/simulate/Trace.h"
 
 #include "runtime/base/TraceFile.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -39,7 +40,7 @@ private:
     std::set<uint32_t> streams;
     for (const StepSpan &span : simulation.timeline[index])
       if (streams.insert(span.stream).second)
-        out.stream(one.representative, span.stream);
+        out.stream(one.representative, span.stream, streamName(plan, one.program, span.stream));
     const auto &spans = simulation.timeline[index];
     for (size_t i = 0; i < spans.size();) {
       StepSpan span = spans[i++];

@@ -25,18 +25,29 @@ struct ActionDraft {
   std::vector<plan::SendId> waits;
 };
 
-/// The last step that can run concurrently with a collective on a GPU: the one before the next collective, or before
-/// the first step that touches a result. The collective's operands must not change until then; otherwise steps in
-/// between would wait for the collective.
-size_t lastBeside(const SegmentDraft &segment, size_t step, const plan::CollectiveT &collective) {
+/// Whether two collectives run in one stream on a GPU (runtime/plan/Streams.h).
+bool inOneStream(const Mesh &mesh, const plan::CollectiveT &a, const plan::CollectiveT &b) {
+  const auto amongReplicas = [&](const plan::CollectiveT &one) {
+    return one.axes.size() == 1 && mesh.axes[one.axes.front()].role() == AxisRole::Data;
+  };
+  return amongReplicas(a) == amongReplicas(b);
+}
+
+/// The last step that can run concurrently with a collective on a GPU: the one before the next collective of its
+/// stream, or before the first step that touches a result. The collective's operands must not change until then;
+/// otherwise steps in between would wait for the collective.
+size_t lastBeside(const Mesh &mesh, const SegmentDraft &segment, size_t step, const plan::CollectiveT &collective) {
   const auto touchesResult = [&](size_t later) {
     return std::ranges::any_of(collective.buffers, [&](const auto &buffer) {
       return std::ranges::find(segment.touched[later], buffer->out) != segment.touched[later].end();
     });
   };
+  const auto follows = [&](size_t later) {
+    const plan::CollectiveT *other = segment.segment->steps[later]->op.AsCollective();
+    return other && inOneStream(mesh, collective, *other);
+  };
   size_t last = step;
-  while (last + 1 < segment.touched.size() && segment.segment->steps[last + 1]->op.type != plan::StepOp::Collective &&
-         !touchesResult(last + 1))
+  while (last + 1 < segment.touched.size() && !follows(last + 1) && !touchesResult(last + 1))
     ++last;
   return last;
 }
@@ -46,7 +57,7 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, boo
   std::map<uint32_t, Touch> bySlot;
   for (size_t step = 0; step < segment.touched.size(); ++step) {
     const plan::CollectiveT *collective = segment.segment->steps[step]->op.AsCollective();
-    const size_t last = streams && collective ? lastBeside(segment, step, *collective) : step;
+    const size_t last = streams && collective ? lastBeside(builder.tables.mesh, segment, step, *collective) : step;
     for (uint32_t slot : segment.touched[step])
       if (builder.program->slots[slot]->space == plan::Space::Placed) {
         auto [found, fresh] = bySlot.try_emplace(slot, Touch{slot, static_cast<int64_t>(step), 0});

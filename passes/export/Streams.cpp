@@ -29,9 +29,11 @@ void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context) {
     for (uint32_t p = 0; p < plan.programs.size(); ++p) {
       plan::ProgramT &program = *plan.programs[p];
       const plan::Program &read = *(*packed).programs()->Get(p);
+      const uint32_t replicas = replicaStream(*packed, p);
       for (uint32_t s = 0; s < program.segments.size(); ++s)
         for (uint32_t i = 0; i < program.segments[s]->steps.size(); ++i)
-          program.segments[s]->steps[i]->stream = steps::onGpu(*read.segments()->Get(s)->steps()->Get(i)).stream;
+          program.segments[s]->steps[i]->stream =
+              streamOf(*packed, *read.segments()->Get(s)->steps()->Get(i), replicas);
       program.workspace_bytes = gpuWorkspace(read);
       program.peak_bytes += program.workspace_bytes;
       program.lower_bound_bytes += program.workspace_bytes;

@@ -3,8 +3,10 @@
 
 #include "ir/dist/Dist.h"
 #include "passes/rewrite/ThrowingPass.h"
+#include "runtime/base/AxisRole.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <numeric>
 #include <vector>
@@ -18,8 +20,16 @@ namespace cleave::passes {
 
 namespace {
 
-bool isCollective(Operation &op) {
-  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op);
+/// The axes of a collective; null if `op` is none.
+ArrayAttr axesOf(Operation &op) {
+  return llvm::TypeSwitch<Operation *, ArrayAttr>(&op)
+      .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(
+          [](auto collective) { return collective.getAxes(); })
+      .Default([](Operation *) { return ArrayAttr(); });
+}
+
+bool isAmongReplicas(ArrayAttr axes) {
+  return axes.size() == 1 && roleOf(cast<StringAttr>(axes[0]).getValue()) == AxisRole::Data;
 }
 
 Operation *later(Operation *a, Operation *b) { return !a ? b : !b || b->isBeforeInBlock(a) ? a : b; }
@@ -46,7 +56,7 @@ Operation *placeBefore(Operation *previous) {
   return isa<dist::AllGatherOp>(previous) ? firstReader(previous) : lastMaker(previous);
 }
 
-/// The moves made in a function.
+/// The moves made in a function among the collectives of a stream.
 struct Moves {
   std::vector<std::pair<Operation *, Operation *>> moved; // a gather and the op that followed it, in order
   std::vector<size_t> order;                              // of the collectives, by their former places
@@ -57,10 +67,10 @@ struct Moves {
   }
 };
 
-Moves moveGathers(func::FuncOp function) {
+Moves moveGathers(func::FuncOp function, bool amongReplicas) {
   std::vector<Operation *> collectives;
   for (Operation &op : function.getBody().front())
-    if (isCollective(op))
+    if (ArrayAttr axes = axesOf(op); axes && isAmongReplicas(axes) == amongReplicas)
       collectives.push_back(&op);
   Moves moves;
   moves.order.resize(collectives.size());
@@ -92,12 +102,14 @@ struct GatherEarlyPass : ThrowingPass<impl::GatherEarlyPassBase<GatherEarlyPass>
 } // namespace
 
 void gatherEarly(llvm::ArrayRef<func::FuncOp> alike) {
-  std::vector<Moves> all;
-  for (func::FuncOp function : alike)
-    all.push_back(moveGathers(function));
-  if (llvm::any_of(all, [&](const Moves &moves) { return moves.order != all.front().order; }))
-    for (const Moves &moves : all)
-      moves.undo();
+  for (const bool amongReplicas : {false, true}) {
+    std::vector<Moves> all;
+    for (func::FuncOp function : alike)
+      all.push_back(moveGathers(function, amongReplicas));
+    if (llvm::any_of(all, [&](const Moves &moves) { return moves.order != all.front().order; }))
+      for (const Moves &moves : all)
+        moves.undo();
+  }
 }
 
 } // namespace cleave::passes

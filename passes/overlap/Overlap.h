@@ -11,8 +11,8 @@ namespace cleave::passes {
 #include "passes/Passes.h.inc"
 
 /// Moves all-gathers to earlier places, so that they run concurrently with the ops in between. Collectives run one
-/// after the other in one stream; an all-gather whose operand is already computed need not wait for the preceding
-/// collective:
+/// after the other in two streams, those among replicas in one of them (runtime/plan/Streams.h); an all-gather whose
+/// operand is already computed need not wait for the preceding collective of its stream:
 ///
 /// If that is a reduction, the gather moves in front of the op that computes the reduction's operand:
 ///

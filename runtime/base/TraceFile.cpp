@@ -7,14 +7,6 @@
 
 namespace cleave {
 
-std::string streamName(uint32_t number) {
-  if (number == 0)
-    return "computes";
-  if (number == 1)
-    return "collectives";
-  return fmt::format("{} peer {}", number % 2 == 0 ? "sends to" : "receives from", (number - 2) / 2);
-}
-
 void TraceFile::describe(const std::string &key, const nlohmann::ordered_json &value) {
   put(fmt::format(",{}:{}", jsonText(nlohmann::json(key)), jsonText(value)));
 }
@@ -23,9 +15,8 @@ void TraceFile::process(uint32_t rank, const std::string &name) {
   event({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}});
 }
 
-void TraceFile::stream(uint32_t rank, uint32_t number) {
-  event(
-      {{"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", number}, {"args", {{"name", streamName(number)}}}});
+void TraceFile::stream(uint32_t rank, uint32_t number, const std::string &name) {
+  event({{"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", number}, {"args", {{"name", name}}}});
 }
 
 void TraceFile::span(uint32_t rank, uint32_t stream, const std::string &name, const std::string &category, double begin,

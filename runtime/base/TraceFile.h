@@ -8,9 +8,6 @@
 
 namespace cleave {
 
-/// The purpose of the plan's stream of this number: "computes", "collectives", "sends to peer 0".
-std::string streamName(uint32_t number);
-
 /// Writes events as they arrive, in blocks of a megabyte. The file appears complete or not at all. Errors name the file
 /// (AtomicFile.h).
 class TraceFile {
@@ -21,8 +18,8 @@ public:
   void describe(const std::string &key, const nlohmann::ordered_json &value);
   /// Adds a process for a rank.
   void process(uint32_t rank, const std::string &name);
-  /// Adds a track for a stream of a rank, named after the purpose of the plan's stream of this number.
-  void stream(uint32_t rank, uint32_t number);
+  /// Adds a track for a stream of a rank: its number in the plan and its purpose.
+  void stream(uint32_t rank, uint32_t number, const std::string &name);
   /// Adds a span on a stream's track; times in seconds.
   void span(uint32_t rank, uint32_t stream, const std::string &name, const std::string &category, double begin,
             double seconds, nlohmann::ordered_json arguments);

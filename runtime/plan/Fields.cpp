@@ -2,6 +2,7 @@
 #include "runtime/plan/Fields.h"
 
 #include "runtime/plan/Slices.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <fmt/format.h>
@@ -172,7 +173,7 @@ void FieldWalk::enterProgram(const plan::Program &entered) {
   bound(Bound::RankGroups) = runs ? least[0] : 0;
   bound(Bound::RankPeers) = runs ? least[1] : 0;
   bound(Bound::RankScalars) = runs ? least[2] : 0;
-  bound(Bound::Streams) = 2 + 2 * bound(Bound::RankPeers);
+  bound(Bound::Streams) = replicaStream(plan, places.back().entry) + 1;
 }
 
 uint32_t FieldWalk::stepsOf(Wide action) const {

@@ -2,9 +2,13 @@
 #include "runtime/plan/Streams.h"
 
 #include "runtime/plan/check/Defects.h"
+#include "runtime/plan/steps/Communication.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace cleave {
@@ -196,6 +200,29 @@ private:
 
 void findUnordered(const plan::Program &program, bool eval, const Unordered &unordered) {
   Walk(program, eval ? program.eval() : program.train(), unordered).run();
+}
+
+uint32_t replicaStream(const plan::Plan &plan, uint32_t program) {
+  std::optional<uint32_t> peers;
+  for (uint32_t r = 0; r < length(plan.ranks()); ++r)
+    if (const plan::Rank &rank = *plan.ranks()->Get(r); rank.program() == program)
+      peers = std::min(peers.value_or(length(rank.peers())), length(rank.peers()));
+  return 2 + 2 * peers.value_or(0);
+}
+
+uint32_t streamOf(const plan::Plan &plan, const plan::Step &step, uint32_t replicas) {
+  const plan::Collective *collective = step.op_as_Collective();
+  return collective && steps::amongReplicas(*collective, plan) ? replicas : steps::onGpu(step).stream;
+}
+
+std::string streamName(const plan::Plan &plan, uint32_t program, uint32_t number) {
+  if (number == 0)
+    return "computes";
+  if (number == 1)
+    return "collectives";
+  if (number == replicaStream(plan, program))
+    return "collectives of replicas";
+  return fmt::format("{} peer {}", number % 2 == 0 ? "sends to" : "receives from", (number - 2) / 2);
 }
 
 LookupScratch lookupScratch(int64_t rows, int64_t count) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace cleave {
 
@@ -23,6 +24,16 @@ using Unordered = std::function<void(const StepPlace &earlier, const StepPlace &
 /// Follows the train list, or the eval list, with its waits. `program` must have passed the structure checks, including
 /// its waits.
 void findUnordered(const plan::Program &program, bool eval, const Unordered &unordered);
+
+/// The stream of the collectives among replicas (axis dp alone) in a program: the number after those of its messages.
+/// Ranks that share a layer (axis tp) exchange activations while replicas gather parameters and sum gradients.
+uint32_t replicaStream(const plan::Plan &plan, uint32_t program);
+
+/// The stream of a step of a program with this replicaStream().
+uint32_t streamOf(const plan::Plan &plan, const plan::Step &step, uint32_t replicas);
+
+/// The purpose of a stream of a program: "computes", "collectives", "collectives of replicas", "sends to peer 0".
+std::string streamName(const plan::Plan &plan, uint32_t program, uint32_t number);
 
 /// Scratch memory outside the arena that a program's steps need on a GPU, exactly or at most: the most of one step. We
 /// limit the workspace of libraries; the measured choice respects the limit.

@@ -3,6 +3,7 @@
 
 #include "runtime/base/TraceFile.h"
 #include "runtime/executor/Resolved.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -95,7 +96,7 @@ void writeRank(TraceFile &out, const plan::Plan &plan, const std::string &model,
     const plan::Segment &segment = *program.segments()->Get(event.segment);
     const plan::Step &step = *segment.steps()->Get(event.step);
     if (streams.insert(step.stream()).second)
-      out.stream(rank, step.stream());
+      out.stream(rank, step.stream(), streamName(plan, plan.ranks()->Get(rank)->program(), step.stream()));
     const std::string kind = plan::EnumNameStepOp(step.op_type()), path = pathOf(plan, step),
                       name = text(segment.name());
     out.span(rank, step.stream(), path.empty() ? kind : kind + " " + path, name,

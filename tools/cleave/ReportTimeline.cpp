@@ -2,8 +2,8 @@
 // actions.
 #include "partitioner/simulate/LiveBytes.h"
 #include "partitioner/simulate/Trace.h"
-#include "runtime/base/TraceFile.h"
 #include "runtime/plan/Segments.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
@@ -112,7 +112,8 @@ private:
       for (const auto &[segment, example] : examples)
         passes[example.first] = stepsOf(c, example.second);
       written += events.size();
-      all.push_back({{"name", streamName(number)}, {"events", std::move(events)}});
+      all.push_back({{"name", streamName(input.plan, input.simulation.ranks.classes[c].program, number)},
+                     {"events", std::move(events)}});
     }
     return all;
   }

@@ -15,17 +15,14 @@ namespace {
 class StreamCheck {
 public:
   StreamCheck(const plan::Plan &plan, uint32_t index, Defects &defects)
-      : index(index), program(*plan.programs()->Get(index)), defects(defects) {}
+      : plan(plan), index(index), replicas(replicaStream(plan, index)), program(*plan.programs()->Get(index)),
+        defects(defects) {}
 
   void run() {
     const size_t before = defects.count();
     for (uint32_t s = 0; s < length(program.segments()); ++s)
-      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i) {
-        const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
-        if (const uint32_t stream = steps::onGpu(step).stream; step.stream() != stream)
-          defects.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i), stream,
-                      step.stream());
-      }
+      for (uint32_t i = 0; i < length(program.segments()->Get(s)->steps()); ++i)
+        checkStep(s, i);
     for (const auto *actions : {program.train(), program.eval()})
       for (uint32_t a = 0; a < length(actions); ++a)
         for (uint32_t w = 0; w < length(actions->Get(a)->waits()); ++w)
@@ -47,6 +44,21 @@ public:
   }
 
 private:
+  /// Until format 3.9 all collectives were in one stream. Those of a group must be, in which they run in order.
+  void checkStep(uint32_t s, uint32_t i) {
+    const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
+    const uint32_t stream = streamOf(plan, step, replicas);
+    const plan::Collective *collective = step.op_as_Collective();
+    if (step.stream() != stream && !(collective && step.stream() == steps::onGpu(step).stream))
+      defects.add("{}: a step of its kind belongs in stream {}, found {}", placeOf(index, program, s, i), stream,
+                  step.stream());
+    else if (collective)
+      if (const auto [group, first] = groups.try_emplace(collective->group(), step.stream());
+          group->second != step.stream())
+        defects.add("{}: it is in stream {}, an earlier collective of its group in stream {}",
+                    placeOf(index, program, s, i), step.stream(), group->second);
+  }
+
   void checkWait(const flatbuffers::Vector<flatbuffers::Offset<plan::Action>> *actions, uint32_t a,
                  const plan::Wait &wait) {
     const auto steps = [&](uint32_t action) {
@@ -60,9 +72,11 @@ private:
                   a, wait.step(), wait.on_step(), wait.on_action());
   }
 
-  uint32_t index;
+  const plan::Plan &plan;
+  uint32_t index, replicas;
   const plan::Program &program;
   Defects &defects;
+  std::map<uint32_t, uint32_t> groups; ///< streams by group
 };
 
 struct MessageName {

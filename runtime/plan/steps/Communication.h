@@ -1,5 +1,6 @@
 // Collectives and messages.
 #pragma once
+#include "runtime/base/AxisRole.h"
 #include "runtime/plan/steps/Describe.h"
 
 namespace cleave::steps {
@@ -27,6 +28,11 @@ inline uint64_t bytesOf(const plan::Collective &op) {
   for (uint32_t i = 0; i < length(op.buffers()); ++i)
     elements += elementsOf(op, *op.buffers()->Get(i));
   return elements * dtypeSize(op.dtype());
+}
+
+/// Whether the members hold the same layers, split in the same way, for other rows of the batch.
+inline bool amongReplicas(const plan::Collective &op, const plan::Plan &plan) {
+  return length(op.axes()) == 1 && roleOf(plan.mesh()->Get(op.axes()->Get(0))->name()->string_view()) == AxisRole::Data;
 }
 
 /// The group must extend over the axes named by the graph, not only over the same number of ranks.

@@ -6,6 +6,7 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/Inputs.h"
+#include "runtime/plan/Streams.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/plan/steps/Steps.h"
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
 
 using namespace cleave;
 
@@ -364,6 +366,23 @@ TEST_CASE("plans for GPUs: passes wait for what a beginning gathers only to read
   CHECK(gathers > 4);
 }
 
+TEST_CASE("plans for GPUs: collectives over axis dp run beside those over axis tp", "[export][compile]") {
+  const auto file = compileGpt("dp=2,tp=2", 2, "1f1b", batch, Target::Kind::Cuda);
+  const plan::Program &program = *file->plan().programs()->Get(0);
+  CHECK(replicaStream(file->plan(), 0) == 2);
+  std::map<std::string, std::set<uint32_t>> streams; // by the axes of the collective
+  for (const plan::Segment *segment : *program.segments())
+    for (const plan::Step *step : *segment->steps())
+      if (const plan::Collective *collective = step->op_as_Collective()) {
+        std::string axes;
+        for (const uint8_t axis : *collective->axes())
+          axes += file->plan().mesh()->Get(axis)->name()->str();
+        streams[axes].insert(step->stream());
+      }
+  CHECK(streams["dp"] == std::set<uint32_t>{2});
+  CHECK(streams["tp"] == std::set<uint32_t>{1});
+}
+
 TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are named", "[export][compile]") {
   const auto file = compileGpt("dp=2", 2, "1f1b", batch, Target::Kind::Cuda);
   const auto errorOf = [&](const std::function<void(plan::PlanT &)> &change) {
@@ -384,6 +403,17 @@ TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are name
   CHECK(errorOf([](plan::PlanT &plan) {
           plan.programs[0]->segments[1]->steps[0]->stream = 1;
         }).find("belongs in stream 0, found 1") != std::string::npos);
+  // Plans before format 3.10 have all collectives in stream 1.
+  const auto moveToOne = [](plan::PlanT &plan, size_t most) {
+    for (auto &segment : plan.programs[0]->segments)
+      for (auto &step : segment->steps)
+        if (step->op.type == plan::StepOp::Collective && most-- > 0)
+          step->stream = 1;
+  };
+  CHECK(errorOf([&](plan::PlanT &plan) { moveToOne(plan, 1000); }).empty());
+  CHECK(errorOf([&](plan::PlanT &plan) {
+          moveToOne(plan, 1);
+        }).find("it is in stream 2, an earlier collective of its group in stream 1") != std::string::npos);
   CHECK(errorOf([&](plan::PlanT &plan) {
           firstWait(plan).waits[0] = plan::Wait(0, 1000, 0);
         }).find("on_action is 1000, must be") != std::string::npos);
