@@ -25,11 +25,13 @@ struct CompileOptions {
   Target::Kind backend = Target::Kind::Cpu;
   std::optional<Target> target; // of the code, for this backend; none: this machine's processor, or sm_90 for GPUs
   Precision precision;
-  bool channelsLast = false; // convolutions on [n, h, w, c], see passes/layout/Layout.h
+  bool channelsLast = false;    // convolutions on [n, h, w, c], see passes/layout/Layout.h
   plan::WinogradUse winograd{}; // of convolutions of f32 or bf16 with stride 1
-  bool code = true;          // false: --no-code
-  bool batchKernels = true;  // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
-  std::string model;         // program name
+  bool code = true;             // false: --no-code
+  bool batchKernels = true;     // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
+  std::string model;            // program name
+  /// On GPUs, a stream of their own for collectives over axis dp alone; none: as replicasApart (partitioner/search).
+  std::optional<bool> replicasApart;
   bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
   std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
   std::shared_ptr<SearchCache> searchCache;     // shared with other searches; null: none (passes/search)

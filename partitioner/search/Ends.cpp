@@ -59,7 +59,7 @@ std::vector<double> gradientTimes(const StagePasses &stage) {
   return ready;
 }
 
-/// When the collectives among replicas of the last backward passes have ended.
+/// When the collectives of the last backward passes in the stream of sums have ended.
 double endOfExchanges(const std::vector<StagePasses> &stages) {
   double end = 0;
   for (const StagePasses &stage : stages) {

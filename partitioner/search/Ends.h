@@ -2,10 +2,10 @@
 // parameters updated after the last one. This is the place that knows what of it today's executors hide:
 //
 //   - A host does one thing after the other.
-//   - A GPU has one stream for computation, one for collectives among replicas and one for others, each in the order of
-//     the plan's list. So first forward passes hide gathers up to the first collective among replicas of the pass
-//     itself, which waits for all of them; and the last backward pass hides sums, but none begins before the pass's own
-//     last collective among replicas.
+//   - A GPU has one stream for computation and one for collectives, or two, one for those among replicas; each in the
+//     order of the plan's list. So first forward passes hide gathers up to the first collective of the pass itself that
+//     is in their stream, which waits for all of them; and the last backward pass hides sums, but none begins before
+//     the pass's own last collective in their stream.
 #pragma once
 #include "partitioner/search/LayerCosts.h"
 

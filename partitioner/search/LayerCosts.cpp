@@ -220,6 +220,8 @@ private:
     std::ranges::stable_sort(spans, {}, &StepSpan::begin);
     use.hides = backendOf(plan) == Target::Kind::Cuda;
     const uint32_t replicas = replicaStream(plan, own.program);
+    const uint32_t ends =
+        std::ranges::find(spans, replicas, &StepSpan::stream) != spans.end() ? replicas : 1; // gathers and sums
     double clock = 0, first = -1, last = 0;                // of the measured microbatch's computation
     std::vector<StepSpan> aside;                           // its collectives in the other stream
     std::map<std::string, double> exchanged;               // by layer: the end of the last one of its backward pass
@@ -238,7 +240,7 @@ private:
         if (counts && collective) {
           addTime(segment, step, 0, 0);
           aside.push_back(span);
-          if (span.stream == replicas) {
+          if (span.stream == ends) {
             LayerCost &layer = use.layers[layerAt(step)];
             (isForward(segment) ? layer.exchangesForward : layer.exchangesBackward) = true;
             if (!isForward(segment))

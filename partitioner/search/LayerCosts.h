@@ -25,7 +25,7 @@ struct LayerCost {
   double forward = 0, backward = 0;         ///< with the communication that other steps do not hide
   double forwardWork = 0, backwardWork = 0; ///< computation alone
   double weightGradient = 0;                ///< the part of `backward` that computes gradients of weights
-  double afterExchanges = 0;                ///< the part of `backward` after its last collective among replicas
+  double afterExchanges = 0;                ///< the part of `backward` after the last of exchangesBackward
   double hidden = 0;                        ///< seconds of the backward pass's collectives that this hides
   double sent = 0;                          ///< bytes that steps of other layers read, in the forward pass
   double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
@@ -34,7 +34,8 @@ struct LayerCost {
   double scores = 0;    ///< the same for attention scores, on devices where it is not fused
   double transient = 0; ///< the most bytes during a step of the layer, without what is kept
   double parameters = 0, copies = 0, gradients = 0, states = 0; ///< bytes as the plan stores them
-  bool exchangesForward = false, exchangesBackward = false;     ///< whether the passes have collectives among replicas
+  /// Whether the passes have collectives in the stream of `gathers` and `sums`.
+  bool exchangesForward = false, exchangesBackward = false;
   double gathers = 0;               ///< seconds of the collectives that gather its parameters before the passes
   double sums = 0;                  ///< seconds of the collectives that sum one gradient each, after the passes
   std::vector<BucketedSum> buckets; ///< other gradients, in the order in which the backward pass completes them

@@ -11,6 +11,26 @@
 
 namespace cleave::partitioner {
 
+bool replicasApart(const Mesh &mesh, const Cluster &cluster) {
+  if (mesh.size(AxisRole::Tensor) == 1 || mesh.ranks() > cluster.deviceCount())
+    return false;
+  const std::vector<Cluster::Place> places = cluster.places(mesh.ranks());
+  const auto crosses = [&](int64_t rank, AxisRole role) {
+    std::vector<int64_t> first = mesh.coords(rank);
+    for (size_t i = 0; i < mesh.axes.size(); ++i)
+      if (mesh.axes[i].role() == role)
+        first[i] = 0;
+    return places[size_t(rank)].node != places[size_t(mesh.rank(first))].node;
+  };
+  bool apart = false;
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    if (crosses(rank, AxisRole::Tensor))
+      return false;
+    apart |= crosses(rank, AxisRole::Data);
+  }
+  return apart;
+}
+
 Sites::Sites(const Cluster &cluster, int64_t devices)
     : cluster(cluster), places(cluster.places(devices)), topology(devices, cluster) {
   std::set<size_t> found;

@@ -14,6 +14,10 @@
 
 namespace cleave::partitioner {
 
+/// Whether the collectives over axis dp use other links than those over axis tp, so that both gain from running at the
+/// same time: the groups of tp are inside of nodes, those of dp are not.
+bool replicasApart(const Mesh &mesh, const Cluster &cluster);
+
 /// The number of a site: devices that work together, up to their numbers in the cluster.
 using Site = size_t;
 

@@ -25,18 +25,23 @@ struct ActionDraft {
   std::vector<plan::SendId> waits;
 };
 
-/// Whether two collectives run in one stream on a GPU (runtime/plan/Streams.h).
-bool inOneStream(const Mesh &mesh, const plan::CollectiveT &a, const plan::CollectiveT &b) {
-  const auto amongReplicas = [&](const plan::CollectiveT &one) {
-    return one.axes.size() == 1 && mesh.axes[one.axes.front()].role() == AxisRole::Data;
-  };
-  return amongReplicas(a) == amongReplicas(b);
-}
+/// What decides in which stream the collectives of a program run.
+struct StreamRule {
+  const Mesh &mesh;
+  CollectiveStreams streams;
+  bool same(const plan::CollectiveT &a, const plan::CollectiveT &b) const {
+    const auto amongReplicas = [&](const plan::CollectiveT &one) {
+      return one.axes.size() == 1 && mesh.axes[one.axes.front()].role() == AxisRole::Data;
+    };
+    return streams != CollectiveStreams::Apart || amongReplicas(a) == amongReplicas(b);
+  }
+};
 
 /// The last step that can run concurrently with a collective on a GPU: the one before the next collective of its
 /// stream, or before the first step that touches a result. The collective's operands must not change until then;
 /// otherwise steps in between would wait for the collective.
-size_t lastBeside(const Mesh &mesh, const SegmentDraft &segment, size_t step, const plan::CollectiveT &collective) {
+size_t lastBeside(const StreamRule &rule, const SegmentDraft &segment, size_t step,
+                  const plan::CollectiveT &collective) {
   const auto touchesResult = [&](size_t later) {
     return std::ranges::any_of(collective.buffers, [&](const auto &buffer) {
       return std::ranges::find(segment.touched[later], buffer->out) != segment.touched[later].end();
@@ -44,7 +49,7 @@ size_t lastBeside(const Mesh &mesh, const SegmentDraft &segment, size_t step, co
   };
   const auto follows = [&](size_t later) {
     const plan::CollectiveT *other = segment.segment->steps[later]->op.AsCollective();
-    return other && inOneStream(mesh, collective, *other);
+    return other && rule.same(collective, *other);
   };
   size_t last = step;
   while (last + 1 < segment.touched.size() && !follows(last + 1) && !touchesResult(last + 1))
@@ -52,12 +57,13 @@ size_t lastBeside(const Mesh &mesh, const SegmentDraft &segment, size_t step, co
   return last;
 }
 
-/// `streams`: collectives run concurrently with other steps.
-SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, bool streams) {
+SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, CollectiveStreams streams) {
+  const StreamRule rule{builder.tables.mesh, streams};
   std::map<uint32_t, Touch> bySlot;
   for (size_t step = 0; step < segment.touched.size(); ++step) {
     const plan::CollectiveT *collective = segment.segment->steps[step]->op.AsCollective();
-    const size_t last = streams && collective ? lastBeside(builder.tables.mesh, segment, step, *collective) : step;
+    const bool beside = streams != CollectiveStreams::None && collective;
+    const size_t last = beside ? lastBeside(rule, segment, step, *collective) : step;
     for (uint32_t slot : segment.touched[step])
       if (builder.program->slots[slot]->space == plan::Space::Placed) {
         auto [found, fresh] = bySlot.try_emplace(slot, Touch{slot, static_cast<int64_t>(step), 0});
@@ -73,13 +79,13 @@ SegmentUse useOf(const ProgramBuilder &builder, const SegmentDraft &segment, boo
 /// One list of actions (train or eval).
 class Pass {
 public:
-  Pass(ProgramBuilder &builder, OwnSchedule schedule, bool streams, bool tight)
+  Pass(ProgramBuilder &builder, OwnSchedule schedule, CollectiveStreams streams, bool tight)
       : builder(builder), sendWaits(schedule.waits) {
     for (size_t i = 0; i < schedule.items.size(); ++i)
       if (auto segment = find(schedule.items[i].segment))
         actions.push_back({*segment, schedule.items[i].microbatch, i, {}});
     addWaits();
-    if (streams) {
+    if (streams != CollectiveStreams::None) {
       holdGathered();
       reserveReceived();
     }
@@ -265,7 +271,7 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 
 } // namespace
 
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams, bool tight) {
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, CollectiveStreams streams, bool tight) {
   Pass training(builder, train, streams, tight), evaluation(builder, eval, streams, tight);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);

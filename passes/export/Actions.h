@@ -2,6 +2,7 @@
 #pragma once
 #include "passes/export/ProgramBuilder.h"
 #include "passes/export/SendWaits.h"
+#include "passes/overlap/Overlap.h"
 
 namespace cleave::passes {
 
@@ -13,9 +14,9 @@ struct OwnSchedule {
 
 /// Sets train, eval, layouts, slot offsets and memory sizes of the program, and moves its segments into it.
 ///
-/// A slot that is sent is live until its rank waits for the message (SendWaits.h). `streams`: collectives run
-/// concurrently with other steps (GPUs); slots that they read are live until the collectives must have ended.
+/// A slot that is sent is live until its rank waits for the message (SendWaits.h). Where collectives run concurrently
+/// with other steps, slots that they read are live until the collectives must have ended.
 /// Placement, and `tight`: ArenaTimeline.h.
-void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, bool streams, bool tight);
+void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, CollectiveStreams streams, bool tight);
 
 } // namespace cleave::passes

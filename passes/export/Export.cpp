@@ -162,7 +162,8 @@ bool usesWinograd(const plan::ConvT &op, Target target, plan::WinogradUse use) {
   const bool data = op.kind == plan::ConvKind::BackwardData;
   const int64_t h = data ? op.ih : op.oh, w = data ? op.iw : op.ow, side = 7 - op.kh,
                 tiles = (h + side - 1) / side * ((w + side - 1) / side);
-  // Gradients of weights read many transformed tiles from memory. 5 x 5 windows save too little against products in bf16.
+  // Gradients of weights read many transformed tiles from memory. 5 x 5 windows save too little against products in
+  // bf16.
   const bool gains = op.kh == 3 ? op.kind != plan::ConvKind::BackwardWeights || std::min(op.ic, op.oc) >= 64
                                 : op.kind != plan::ConvKind::BackwardWeights && op.dtype == plan::DType::F32;
   return target.arch >= Target::X86_64_v3 && op.nhwc && op.ic % 16 == 0 && op.oc % 16 == 0 &&
@@ -191,9 +192,10 @@ std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applie
   return classes;
 }
 
-PlanBuilder::PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target)
-    : applied(applied), options(options), target(target), tables(plan, applied.decisions.mesh), kernels(target),
-      training(applied, false), evaluation(applied, true) {
+PlanBuilder::PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target,
+                         CollectiveStreams streams)
+    : applied(applied), options(options), target(target), streams(streams), tables(plan, applied.decisions.mesh),
+      kernels(target), training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.decisions.mesh.ranks()));
   tables.string("");
@@ -220,7 +222,7 @@ void PlanBuilder::link() {
   forEachInParallel(context, order, [&](size_t i) {
     const int64_t position = programs[i]->program->stage;
     writeActions(*programs[i], {itemsOf(applied.train, position), training},
-                 {itemsOf(applied.eval, position), evaluation}, target.gpu(), !options.trial);
+                 {itemsOf(applied.eval, position), evaluation}, streams, !options.trial);
   });
   for (auto &builder : programs)
     plan.programs.push_back(std::move(builder->program));
@@ -231,8 +233,8 @@ void PlanBuilder::link() {
   if (options.winograd != plan::WinogradUse::Never)
     chooseWinograd(plan, target, options.winograd);
   dropUnusedKernels(plan, kernels);
-  if (target.gpu())
-    assignStreams(plan, context);
+  if (streams != CollectiveStreams::None)
+    assignStreams(plan, streams, context);
 }
 
 void PlanBuilder::addCode() {

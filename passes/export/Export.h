@@ -6,6 +6,7 @@
 #include "passes/export/ProgramBuilder.h"
 #include "passes/export/SendWaits.h"
 #include "passes/export/Tables.h"
+#include "passes/overlap/Overlap.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -32,7 +33,8 @@ llvm::SmallVector<mlir::func::FuncOp> bare(llvm::ArrayRef<NamedFunction> list);
 /// Builds a plan. `applied` and `options` must outlive it.
 class PlanBuilder {
 public:
-  PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target);
+  PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target,
+              CollectiveStreams streams);
 
   /// Adds the program of a rank class from its functions, which consist of library calls and fusions. Throws userError,
   /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
@@ -50,6 +52,7 @@ private:
   const partitioner::LocalPrograms &applied;
   const CompileOptions &options;
   const Target target;
+  const CollectiveStreams streams;
   plan::PlanT plan;
   Tables tables;
   KernelBuilder kernels;

@@ -23,7 +23,7 @@ private:
 
 } // namespace
 
-void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context) {
+void assignStreams(plan::PlanT &plan, CollectiveStreams streams, mlir::MLIRContext *context) {
   {
     const Packed packed(plan);
     for (uint32_t p = 0; p < plan.programs.size(); ++p) {
@@ -31,9 +31,11 @@ void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context) {
       const plan::Program &read = *(*packed).programs()->Get(p);
       const uint32_t replicas = replicaStream(*packed, p);
       for (uint32_t s = 0; s < program.segments.size(); ++s)
-        for (uint32_t i = 0; i < program.segments[s]->steps.size(); ++i)
+        for (uint32_t i = 0; i < program.segments[s]->steps.size(); ++i) {
+          const plan::Step &step = *read.segments()->Get(s)->steps()->Get(i);
           program.segments[s]->steps[i]->stream =
-              streamOf(*packed, *read.segments()->Get(s)->steps()->Get(i), replicas);
+              streams == CollectiveStreams::Apart ? streamOf(*packed, step, replicas) : steps::onGpu(step).stream;
+        }
       program.workspace_bytes = gpuWorkspace(read);
       program.peak_bytes += program.workspace_bytes;
       program.lower_bound_bytes += program.workspace_bytes;

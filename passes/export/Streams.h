@@ -10,6 +10,6 @@ namespace cleave::passes {
 
 /// Sets Step.stream, Action.waits and the programs' workspace and peak bytes. The plan must be complete except for
 /// code. Programs are analysed on the context's threads.
-void assignStreams(plan::PlanT &plan, mlir::MLIRContext *context);
+void assignStreams(plan::PlanT &plan, CollectiveStreams streams, mlir::MLIRContext *context);
 
 } // namespace cleave::passes

@@ -67,10 +67,10 @@ struct Moves {
   }
 };
 
-Moves moveGathers(func::FuncOp function, bool amongReplicas) {
+template <typename InStream> Moves moveGathers(func::FuncOp function, InStream &&inStream) {
   std::vector<Operation *> collectives;
   for (Operation &op : function.getBody().front())
-    if (ArrayAttr axes = axesOf(op); axes && isAmongReplicas(axes) == amongReplicas)
+    if (ArrayAttr axes = axesOf(op); axes && inStream(axes))
       collectives.push_back(&op);
   Moves moves;
   moves.order.resize(collectives.size());
@@ -101,15 +101,19 @@ struct GatherEarlyPass : ThrowingPass<impl::GatherEarlyPassBase<GatherEarlyPass>
 
 } // namespace
 
-void gatherEarly(llvm::ArrayRef<func::FuncOp> alike) {
-  for (const bool amongReplicas : {false, true}) {
+void gatherEarly(llvm::ArrayRef<func::FuncOp> alike, CollectiveStreams streams) {
+  const auto moveAll = [&](auto &&inStream) {
     std::vector<Moves> all;
     for (func::FuncOp function : alike)
-      all.push_back(moveGathers(function, amongReplicas));
+      all.push_back(moveGathers(function, inStream));
     if (llvm::any_of(all, [&](const Moves &moves) { return moves.order != all.front().order; }))
       for (const Moves &moves : all)
         moves.undo();
-  }
+  };
+  if (streams != CollectiveStreams::Apart)
+    return moveAll([](ArrayAttr) { return true; });
+  moveAll([](ArrayAttr axes) { return isAmongReplicas(axes); });
+  moveAll([](ArrayAttr axes) { return !isAmongReplicas(axes); });
 }
 
 } // namespace cleave::passes

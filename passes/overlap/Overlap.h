@@ -10,9 +10,16 @@ namespace cleave::passes {
 #define GEN_PASS_DECL_GATHEREARLYPASS
 #include "passes/Passes.h.inc"
 
+/// The streams in which collectives run, one after the other in each.
+enum class CollectiveStreams {
+  None,  ///< they do not run concurrently with other ops
+  One,   ///< all in one stream
+  Apart, ///< those over axis dp alone in one stream, others in another (runtime/plan/Streams.h)
+};
+
 /// Moves all-gathers to earlier places, so that they run concurrently with the ops in between. Collectives run one
-/// after the other in two streams, those among replicas in one of them (runtime/plan/Streams.h); an all-gather whose
-/// operand is already computed need not wait for the preceding collective of its stream:
+/// after the other in their stream; an all-gather whose operand is already computed need not wait for the preceding
+/// collective:
 ///
 /// If that is a reduction, the gather moves in front of the op that computes the reduction's operand:
 ///
@@ -34,6 +41,6 @@ namespace cleave::passes {
 /// `alike`: the functions of one segment in all rank classes of a stage. Their ranks share groups, so the order of
 /// collectives changes in all of them in the same way, or not at all. (With uneven shares an op may be missing in one
 /// of them.)
-void gatherEarly(llvm::ArrayRef<mlir::func::FuncOp> alike);
+void gatherEarly(llvm::ArrayRef<mlir::func::FuncOp> alike, CollectiveStreams streams = CollectiveStreams::One);
 
 } // namespace cleave::passes

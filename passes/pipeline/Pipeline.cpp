@@ -10,6 +10,7 @@
 #include "partitioner/apply/Apply.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/search/Sites.h"
 #include "partitioner/stages/Layers.h"
 #include "passes/decompose/Decompose.h"
 #include "passes/differentiate/Differentiate.h"
@@ -252,11 +253,21 @@ bySegment(const std::vector<ClassFunctions> &classes) {
   return found;
 }
 
+CollectiveStreams streamsOf(const CompileOptions &options, Target target) {
+  if (!target.gpu())
+    return CollectiveStreams::None;
+  const bool apart = options.replicasApart.value_or(
+      !options.cluster.empty() &&
+      partitioner::replicasApart(options.strategy.mesh, partitioner::Cluster::parse(options.cluster, "the cluster")));
+  return apart ? CollectiveStreams::Apart : CollectiveStreams::One;
+}
+
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
 /// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
 /// last, among the final ops.
-void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, KernelCostTable &costs) {
+void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, CollectiveStreams streams,
+                   KernelCostTable &costs) {
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
@@ -269,9 +280,9 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, Ke
     fuse(function, {.gpu = target.gpu(), .costs = &costs});
     eraseDeadOps(function);
   });
-  if (target.gpu()) // other devices do not communicate while they compute
+  if (streams != CollectiveStreams::None)
     for (auto &[segment, functions] : bySegment(classes))
-      gatherEarly(functions);
+      gatherEarly(functions, streams);
 }
 
 } // namespace
@@ -318,9 +329,10 @@ std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const Comp
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
   const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
-  selectAndFuse(functions, target, *costs);
+  const CollectiveStreams streams = streamsOf(options, target);
+  selectAndFuse(functions, target, streams, *costs);
   PhaseRunner(phaseNames, options.printAfter, !options.trial).end("fuse", *applied.module);
-  PlanBuilder plan(applied, options, target); // export
+  PlanBuilder plan(applied, options, target, streams); // export
   for (size_t c = 0; c < functions.size(); ++c)
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
   plan.link();

@@ -7,15 +7,15 @@
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
 #include "partitioner/search/Neighbours.h"
+#include "partitioner/search/Sites.h"
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
-#include "partitioner/stages/DistinctLayers.h"
 #include "partitioner/strategy/SlicedMessages.h"
-#include "passes/fuse/KernelCostTable.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/precision/Precision.h"
 #include "passes/rewrite/Parallel.h"
+#include "passes/search/SearchCache.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
@@ -30,20 +30,6 @@
 #include <tuple>
 
 namespace cleave::passes {
-
-/// A model with few rows that has every kind of layer.
-struct ReducedModel {
-  GraphModule model;
-  std::vector<partitioner::LayerOutline> layers;
-};
-
-struct SearchCache {
-  std::string key; ///< for what all of this was made: kind of devices, and what the request asks of the layers
-  std::shared_ptr<KernelCostTable> kernelCosts = std::make_shared<KernelCostTable>();
-  std::vector<std::map<int64_t, std::optional<ReducedModel>>> workers; ///< models by rows, of each thread
-  std::map<partitioner::SplitChoice, std::shared_ptr<const PlanFile>> trials;
-  std::map<std::string, std::shared_ptr<const PlanFile>> finalists; ///< plans of the whole model, by strategy
-};
 
 std::shared_ptr<SearchCache> newSearchCache() { return std::make_shared<SearchCache>(); }
 
@@ -263,17 +249,20 @@ private:
       trial.data = few, trial.rows = few * split.rowsOfRank();
     return alikeAlongData && reduced(trial.rows) ? trial : split;
   }
+  TrialChoice trialChoice(const SplitChoice &split) {
+    return {trialSplit(split), partitioner::replicasApart(strategyOf(split, 1, 1).mesh, cluster)};
+  }
 
   const SiteCosts *measure(const SplitChoice &split, Site site) {
     auto [found, fresh] = measured.try_emplace({split, site});
     if (!fresh)
       return found->second ? &*found->second : nullptr;
-    const SplitChoice compiled = trialSplit(split);
+    const TrialChoice compiled = trialChoice(split);
     auto [trial, unknown] = cache->trials.try_emplace(compiled);
     if (unknown)
-      trial->second = trialOf(compiled, reduced(compiled.rows));
+      trial->second = trialOf(compiled, reduced(compiled.split.rows));
     if (trial->second)
-      found->second = costsAt(site, *trial->second, split == compiled ? 0 : split.data);
+      found->second = costsAt(site, *trial->second, split == compiled.split ? 0 : split.data);
     if (sites.oneSite() && !options.searchCache && !alikeAlongData)
       cache->trials.erase(trial); // no other site, split or search needs it
     return found->second ? &*found->second : nullptr;
@@ -292,15 +281,15 @@ private:
   /// Compiles the trial plans of several splits at the same time. Each worker has models of its own, because an MLIR
   /// context serves one compilation at a time; they are traced here, because tracing runs the user's code.
   void measureTogether(const std::vector<std::pair<SplitChoice, Site>> &wanted) {
-    std::vector<SplitChoice> splits;
+    std::vector<TrialChoice> splits;
     for (const auto &[split, site] : wanted)
-      if (const SplitChoice trial = trialSplit(split);
+      if (const TrialChoice trial = trialChoice(split);
           !measured.contains({split, site}) && !cache->trials.contains(trial) && !llvm::is_contained(splits, trial))
         splits.push_back(trial);
     std::vector<std::shared_ptr<const PlanFile>> files(splits.size());
     std::vector<ReducedModel *> models;
     for (size_t i = 0; i < splits.size(); ++i)
-      models.push_back(reduced(splits[i].rows, i % cache->workers.size()));
+      models.push_back(reduced(splits[i].split.rows, i % cache->workers.size()));
     onThreads(std::min(cache->workers.size(), splits.size()), [&](size_t worker) {
       for (size_t i = worker; i < splits.size(); i += cache->workers.size())
         files[i] = trialOf(splits[i], models[i]);
@@ -319,7 +308,7 @@ private:
       return nullptr;
     auto [found, fresh] = measuredSolved.try_emplace({split, site});
     if (fresh)
-      if (const auto trial = trialOf(split, reduced(split.rows), layouts))
+      if (const auto trial = trialOf({split, trialChoice(split).replicasApart}, reduced(split.rows), layouts))
         found->second = costsAt(site, *trial);
     return found->second ? &*found->second : nullptr;
   }
@@ -334,9 +323,10 @@ private:
   }
 
   /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
-  std::shared_ptr<const PlanFile> trialOf(const SplitChoice &split, const ReducedModel *model,
+  std::shared_ptr<const PlanFile> trialOf(const TrialChoice &choice, const ReducedModel *model,
                                           const partitioner::SolvedLayouts *layouts = nullptr) const {
-    CompileOptions trial = trialOptions(split);
+    CompileOptions trial = trialOptions(choice.split);
+    trial.replicasApart = choice.replicasApart;
     if (layouts)
       addRules(*layouts, trial.strategy);
     std::shared_ptr<const PlanFile> plan;
@@ -407,8 +397,8 @@ private:
       strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
   }
 
-  /// Of the products of an iteration at the peaks of all devices in its precision (or fp32, if a device has no other): a
-  /// backward pass has twice the operations of a forward pass.
+  /// Of the products of an iteration at the peaks of all devices in its precision (or fp32, if a device has no other):
+  /// a backward pass has twice the operations of a forward pass.
   double leastSeconds() const {
     double flops = 0, peak = 0;
     const auto model =
@@ -565,9 +555,14 @@ private:
     }
   }
 
+  /// Known plans are of devices of the same kind, but perhaps of other nodes.
+  std::string keyOf(const Strategy &strategy) const {
+    return strategy.toToml() + (partitioner::replicasApart(strategy.mesh, cluster) ? "replicas apart" : "");
+  }
+
   /// The plan that another search compiled; null if none did.
   std::shared_ptr<const PlanFile> knownFinalist(const Strategy &strategy) const {
-    const auto found = cache->finalists.find(strategy.toToml());
+    const auto found = cache->finalists.find(keyOf(strategy));
     return found == cache->finalists.end() ? nullptr : found->second;
   }
 
@@ -602,7 +597,7 @@ private:
     if (options.searchCache)
       for (const Finalist &finalist : finalists)
         if (finalist.file)
-          cache->finalists.emplace(finalist.strategy.toToml(), finalist.file);
+          cache->finalists.emplace(keyOf(finalist.strategy), finalist.file);
     return finalists;
   }
 

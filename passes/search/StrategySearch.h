@@ -31,8 +31,8 @@ FoundStrategy searchStrategy(
 
 /// Plans that differ from one with the strategy `chosen` in one decision and what follows from it, compiled and
 /// simulated on `options.cluster`: for each decision the fastest by its estimate, and one that would be faster but does
-/// not fit the memory. The fastest first. Of `chosen`, only rules that were asked for single layers, tensors and ops are
-/// kept.
+/// not fit the memory. The fastest first. Of `chosen`, only rules that were asked for single layers, tensors and ops
+/// are kept.
 std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options,
                                         const partitioner::Strategy &chosen);
 

@@ -53,6 +53,19 @@ class Emulated(Case):
         for mesh in ("dp=1", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"):
             self.agrees("gpt", "synthetic", *small, "--mesh", mesh)
         self.agrees("gpt", "synthetic", *small, "--mesh", "pp=2", "--schedule", "gpipe")
+        # On two nodes of two devices, collectives over dp use other links than those over tp, and another stream.
+        cluster = self.path("nodes.toml")
+        with open(cluster, "w") as out:
+            out.write('name = "nodes"\n[devices.gpu]\nbackend = "cuda"\nmemory_gib = 16.0\nmemory_gb_per_s = 1000.0\n'
+                      'peak_tflops = { fp32 = 10.0 }\n[[nodes]]\ncount = 4\ndevices = { gpu = 2 }\n'
+                      'inside = { gb_per_s = 100.0, latency_us = 2.0 }\n'
+                      '[network]\ngb_per_s_per_node = 10.0\nlatency_us = 5.0\n')
+        for mesh, replicas, *more in (("dp=2,tp=2", 2, "--zero", 1, "--sequence-parallel"), ("dp=2,tp=2", 2, "--zero", 3),
+                                      ("dp=2,tp=2,pp=2", 4)):
+            self.agrees("gpt", "synthetic", *small, "--mesh", mesh, "--cluster", cluster, *more)
+            steps = self.ok("cleave", "show", "--steps", self.path("gpu.plan"))
+            self.assertIn(f"nccl stream {replicas} ", steps)
+            self.assertIn("nccl stream 1 ", steps)
         self.agrees("mlp", DIGITS, "--hidden", "48,32", "--batch", 15, "--mesh", "dp=3")  # uneven shares
         self.agrees("mlp", DIGITS, "--hidden", "48,33", "--batch", 16, "--mesh", "tp=3")
 

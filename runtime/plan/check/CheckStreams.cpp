@@ -44,7 +44,7 @@ public:
   }
 
 private:
-  /// Until format 3.9 all collectives were in one stream. Those of a group must be, in which they run in order.
+  /// All collectives may be in one stream. Those of a group must be, so that they run in order.
   void checkStep(uint32_t s, uint32_t i) {
     const plan::Step &step = *program.segments()->Get(s)->steps()->Get(i);
     const uint32_t stream = streamOf(plan, step, replicas);

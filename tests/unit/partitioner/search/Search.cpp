@@ -203,6 +203,24 @@ TEST_CASE("bounds hold wherever stages are cut, and moving cuts saves time") {
   CHECK(loosest > 0);
 }
 
+TEST_CASE("replicas use other links than the ranks of axis tp where tp is inside of nodes and dp is not") {
+  Cluster cluster;
+  cluster.devices.emplace_back();
+  cluster.nodes.push_back({.count = 4, .devices = {{0, 8}}});
+  const auto apart = [&](const char *mesh) { return replicasApart(parseMesh(mesh), cluster); };
+  CHECK(apart("dp=4,tp=8"));
+  CHECK(apart("dp=4,tp=4"));
+  CHECK(apart("dp=2,tp=8,pp=2"));
+  CHECK_FALSE(apart("dp=2,tp=4"));      // one node
+  CHECK_FALSE(apart("dp=2,tp=4,pp=4")); // each stage is inside of a node
+  CHECK_FALSE(apart("dp=2,tp=16"));     // a group of tp on two nodes
+  CHECK_FALSE(apart("dp=32"));          // no ranks that exchange activations
+  CHECK_FALSE(apart("dp=16,tp=8"));     // more ranks than devices
+  Mesh turned = parseMesh("dp=8,tp=4");
+  turned.order = {AxisRole::Pipeline, AxisRole::Tensor, AxisRole::Data}; // each group of dp is inside of a node
+  CHECK_FALSE(replicasApart(turned, cluster));
+}
+
 TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
   int recomputed = 0, shortened = 0, mixed = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {

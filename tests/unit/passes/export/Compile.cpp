@@ -166,8 +166,9 @@ constexpr int64_t batch = 8;
 
 std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t microbatches,
                                            const std::string &schedule = "1f1b", int64_t rows = batch,
-                                           Target::Kind backend = Target::Kind::Cpu) {
+                                           Target::Kind backend = Target::Kind::Cpu, bool replicasApart = false) {
   passes::CompileOptions options;
+  options.replicasApart = replicasApart;
   options.backend = backend;
   if (backend == Target::Kind::Cuda)
     options.target = Target::Emulated;
@@ -367,7 +368,7 @@ TEST_CASE("plans for GPUs: passes wait for what a beginning gathers only to read
 }
 
 TEST_CASE("plans for GPUs: collectives over axis dp run beside those over axis tp", "[export][compile]") {
-  const auto file = compileGpt("dp=2,tp=2", 2, "1f1b", batch, Target::Kind::Cuda);
+  const auto file = compileGpt("dp=2,tp=2", 2, "1f1b", batch, Target::Kind::Cuda, true);
   const plan::Program &program = *file->plan().programs()->Get(0);
   CHECK(replicaStream(file->plan(), 0) == 2);
   std::map<std::string, std::set<uint32_t>> streams; // by the axes of the collective
@@ -384,7 +385,7 @@ TEST_CASE("plans for GPUs: collectives over axis dp run beside those over axis t
 }
 
 TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are named", "[export][compile]") {
-  const auto file = compileGpt("dp=2", 2, "1f1b", batch, Target::Kind::Cuda);
+  const auto file = compileGpt("dp=2", 2, "1f1b", batch, Target::Kind::Cuda, true);
   const auto errorOf = [&](const std::function<void(plan::PlanT &)> &change) {
     const std::unique_ptr<plan::PlanT> changed(file->plan().UnPack());
     change(*changed);
@@ -403,7 +404,7 @@ TEST_CASE("plans for GPUs: streams, waits and workspaces that are wrong are name
   CHECK(errorOf([](plan::PlanT &plan) {
           plan.programs[0]->segments[1]->steps[0]->stream = 1;
         }).find("belongs in stream 0, found 1") != std::string::npos);
-  // Plans before format 3.10 have all collectives in stream 1.
+  // Where axes share links, all collectives are in stream 1.
   const auto moveToOne = [](plan::PlanT &plan, size_t most) {
     for (auto &segment : plan.programs[0]->segments)
       for (auto &step : segment->steps)
