@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -417,21 +418,50 @@ double Estimator::lowestOfAnyCuts(const Schedule &shape, const Units &units) con
 }
 
 std::pair<double, double> Estimator::leastBytes() const {
-  double bytes = 0, capacity = 0;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    double least = INFINITY;
-    for (const SiteCosts *site : positions)
-      for (const KindCosts &kind : *site) {
-        const LayerCost &cost = costOf(i, kind.costs);
-        least = std::min(least, cost.parameters + cost.copies + cost.gradients + cost.states + cost.kept + cost.scores);
-      }
-    bytes += least;
-  }
+  const auto leastOf = [&](auto &&bytesOf) {
+    double sum = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      double least = INFINITY;
+      for (const SiteCosts *site : positions)
+        for (const KindCosts &kind : *site)
+          least = std::min<double>(least, bytesOf(costOf(i, kind.costs)));
+      sum += least;
+    }
+    return sum;
+  };
+  double bytes = leastOf([](const LayerCost &cost) { return cost.parameters + cost.states; }), capacity = 0;
+  const double kept = leastOf([](const LayerCost &cost) { return cost.copies + cost.kept + cost.scores; }),
+               gradients = leastOf(std::mem_fn(&LayerCost::gradients));
+  bytes += group.microbatches == 1 ? std::max(kept, gradients) : kept + gradients;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const KindCosts &smallest = *std::ranges::min_element(siteAt(position), {}, &KindCosts::capacity);
     capacity += smallest.capacity, bytes += smallest.costs.others;
   }
   return {bytes, capacity};
+}
+
+double Estimator::bytesOfOnlyMicrobatch(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position,
+                                        size_t kind) const {
+  const bool split = schedule.backward == BackwardPass::Split;
+  double stored = 0, kept = 0, gradients = 0, most = 0;
+  std::vector<std::pair<const LayerCost *, double>> own; // and what the layer keeps until its backward pass
+  for (size_t s = 0; s < stages.size(); ++s)
+    if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
+      stored += stages[s].memory[std::min(kind, stages[s].memory.size() - 1)].fixed;
+      for (size_t i = stages[s].begin; i < stages[s].end; ++i) {
+        const SiteCosts &site = siteAt(position, i);
+        const LayerCost &layer = costOf(i, site[std::min(kind, site.size() - 1)].costs);
+        own.emplace_back(&layer, layer.copies + layer.kept + layer.scores + (split && s > 0 ? layer.keptGradients : 0));
+        stored -= layer.copies + layer.gradients;
+        kept += own.back().second;
+      }
+    }
+  for (const auto &[layer, bytes] : std::views::reverse(own)) {
+    // A layer's gradients are written at its end; with several microbatches, as measured, they are transient at first.
+    most = std::max(most, kept + gradients + std::max(layer->transient, layer->gradients));
+    gradients += layer->gradients, kept -= bytes;
+  }
+  return stored + most;
 }
 
 void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const std::vector<Stage> &stages,
@@ -458,7 +488,9 @@ void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const st
           transient = std::max(transient, of(stages[s].memory).transient);
         }
       const KindCosts &kind = of(siteAt(position));
-      const double bytes = fixed + peaks[static_cast<size_t>(position)] + transient + kind.costs.others;
+      const double bytes =
+          kind.costs.others + (group.microbatches == 1 ? bytesOfOnlyMicrobatch(schedule, stages, position, k)
+                                                       : fixed + peaks[static_cast<size_t>(position)] + transient);
       const double capacity = share * kind.capacity;
       if (bytes - capacity > estimate.bytes - estimate.capacity)
         estimate.bytes = bytes, estimate.capacity = capacity;

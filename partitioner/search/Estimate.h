@@ -116,6 +116,10 @@ private:
   static void add(Memory &memory, const LayerCost &layer);
   std::vector<Stage> stagesOf(const Schedule &shape, const std::vector<size_t> &begins) const;
   std::vector<const LayerCost *> layersOf(const Stage &stage, int64_t position) const;
+  /// Bytes of one kind of device of a position, if there is one microbatch: until a layer's backward pass it keeps
+  /// what that reads, from then on the gradients of its parameters.
+  double bytesOfOnlyMicrobatch(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position,
+                               size_t kind) const;
   /// The parameters of a position over those of the model.
   double shareOf(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position) const;
   /// The costs of the stages, and when each may begin.

@@ -12,8 +12,8 @@ namespace cleave::partitioner {
 /// Bytes of one rank of a program. All but `scores` are exactly what the runtime allocates; their sum is
 /// Program.peak_bytes.
 struct MemoryParts {
-  uint64_t parameters = 0; ///< and their copies: in half types, gathered, in another layout
-  uint64_t gradients = 0;
+  uint64_t parameters = 0;  ///< and their copies for several microbatches: in half types, gathered, in another layout
+  uint64_t gradients = 0;   ///< summed over microbatches
   uint64_t states = 0;      ///< of the optimizer
   uint64_t others = 0;      ///< buffers, scalars, metrics
   uint64_t activations = 0; ///< everything kept for a part of the iteration, as placed in the arena

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
+#include <set>
 
 namespace cleave::passes {
 
@@ -193,6 +195,37 @@ private:
   std::vector<Hold> holds;
 };
 
+/// Values of one iteration that several segments access need memory only as long as they are read, if the iteration has
+/// one microbatch: gradients, from the backward pass to the update, and working copies of parameters. Those of several
+/// microbatches are in use almost from the beginning to the end.
+void placeIterationValues(ProgramBuilder &builder, const OwnSchedule &train, const OwnSchedule &eval) {
+  const auto several = [](const OwnSchedule &schedule) {
+    return std::ranges::any_of(schedule.items, [](const auto &item) { return item.microbatch > 0; });
+  };
+  if (several(train))
+    return;
+  std::set<uint32_t> values, results;
+  for (const auto &metric : builder.program->metrics) // read after the iteration
+    results.insert(metric->slot);
+  for (uint32_t i = 0; i < builder.program->slots.size(); ++i) {
+    plan::SlotT &slot = builder.slot(i);
+    if (slot.space != plan::Space::Persistent || slot.tensor < 0 || results.contains(i))
+      continue;
+    const plan::TensorKind kind = builder.tables.at(static_cast<uint32_t>(slot.tensor)).kind;
+    if (kind == plan::TensorKind::Gradient || (kind == plan::TensorKind::Activation && !several(eval))) {
+      slot.space = plan::Space::Placed;
+      values.insert(i);
+    }
+  }
+  for (SegmentDraft &draft : builder.segments) {
+    std::set<uint32_t> placed(draft.segment->slots.begin(), draft.segment->slots.end());
+    for (const auto &touched : draft.touched)
+      std::ranges::copy_if(touched, std::inserter(placed, placed.end()),
+                           [&](uint32_t slot) { return values.contains(slot); });
+    draft.segment->slots.assign(placed.begin(), placed.end());
+  }
+}
+
 /// Places persistent slots consecutively; returns their total size in bytes.
 uint64_t placePersistent(ProgramBuilder &builder) {
   uint64_t bytes = 0;
@@ -272,6 +305,7 @@ void refuseHugeArena(const ProgramBuilder &builder) {
 } // namespace
 
 void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, CollectiveStreams streams, bool tight) {
+  placeIterationValues(builder, train, eval);
   Pass training(builder, train, streams, tight), evaluation(builder, eval, streams, tight);
   uint64_t persistent = placePersistent(builder);
   LayoutTable layouts(builder, persistent);

@@ -432,7 +432,7 @@ class Calibrate(Case):
         refused(*good, word="--output")
         refused(self.trace, self.plan, "-o", self.fitted, word="a trace must follow its plan")
         refused(self.plan, "-o", self.fitted, word="needs at least one trace")
-        refused(without, self.trace, "-o", self.fitted, word="name one with --cluster")
+        refused(without, self.trace, "-o", self.fitted, word="make it with --cluster")
         refused(*good, without, self.trace, "-o", self.fitted, "--cluster", self.cluster, word="a trace of another plan")
         refused(self.plan, self.cluster, "-o", self.fitted, word="torn, or no JSON")
         refused(self.plan, self.path("none.json"), "-o", self.fitted, word="none.json")

@@ -475,9 +475,10 @@ bool stopsGradients(const GraphModule &traced) {
 }
 
 /// Compiles the same plan for GPUs, without code, and returns the checker's defects. That plan has streams, waits
-/// between them, and another order of collectives.
+/// between them, and another order of collectives, those over dp in a stream of their own for every other seed.
 std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions options) {
   options.backend = Target::Kind::Cuda;
+  options.replicasApart = recipe.seed % 2 == 1;
   options.target.reset();
   options.code = false;
   try {

@@ -165,7 +165,8 @@ Cluster clusterOf(const plan::Plan &plan, const std::string &file, const std::st
     return Cluster::load(named);
   if (std::optional<Cluster> own = ownCluster(plan, file))
     return std::move(*own);
-  throw userError(file + ": the plan does not say for which cluster it was made; name one with --cluster FILE.toml");
+  throw userError(file + ": the plan does not say for which cluster it was made; make it with --cluster FILE.toml "
+                         "(cleave simulate, report and calibrate also take one)");
 }
 
 MeasuredRun loadTrace(const std::string &trace, const PlanFile &plan) {

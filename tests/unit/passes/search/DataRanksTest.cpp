@@ -1,5 +1,6 @@
 // Costs with many ranks along axis dp, from the plan of two, against those of their own plan.
 #include "partitioner/search/DataRanks.h"
+#include "partitioner/search/Sites.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/search/LayerCosts.h"
@@ -27,7 +28,7 @@ const char *const nodes = "name = \"nodes\"\n[devices.gpu]\nbackend = \"cuda\"\n
                           "[network]\ngb_per_s_per_node = 50.0\nlatency_us = 8.0\n";
 
 /// A plan in which every rank has as many rows.
-std::shared_ptr<const PlanFile> planOf(const std::string &mesh, int64_t data, int64_t zero) {
+std::shared_ptr<const PlanFile> planOf(const std::string &mesh, int64_t data, int64_t zero, bool replicasApart) {
   constexpr int64_t rowsOfRank = 512, microbatches = 3;
   Mlp mlp;
   const TrainConfig config{.data = Mnist{}, .loss = crossEntropy, .optimizer = Adam{.lr = 1e-3}, .batch = 1};
@@ -40,6 +41,7 @@ std::shared_ptr<const PlanFile> planOf(const std::string &mesh, int64_t data, in
   options.strategy.mesh = parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.zero = zero;
+  options.replicasApart = replicasApart;
   GraphModule model = traceModel(makeModel(mlp, "mlp"), config, data * rowsOfRank, 0);
   return PlanFile::fromBytes(passes::compile(std::move(model), options), mesh);
 }
@@ -58,7 +60,9 @@ TEST_CASE("the plan of two ranks along axis dp tells the costs of more") {
   const int64_t zero = GENERATE(0, 1, 2, 3), tensor = GENERATE(1, 2), data = GENERATE(8, 16);
   CAPTURE(zero, tensor, data);
   const auto mesh = [&](int64_t ranks) { return fmt::format("dp={},tp={}", ranks, tensor); };
-  const auto two = planOf(mesh(2), 2, zero), own = planOf(mesh(data), data, zero);
+  const bool apart = replicasApart(parseMesh(mesh(data)), Cluster::parse(nodes, "the cluster"));
+  CHECK(apart == (tensor > 1));
+  const auto two = planOf(mesh(2), 2, zero, apart), own = planOf(mesh(data), data, zero, apart);
   const auto table = withDataRanks(two->plan(), static_cast<uint32_t>(data));
   CHECK(groupsOfRanks(table->plan()) == groupsOfRanks(own->plan()));
 
