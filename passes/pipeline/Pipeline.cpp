@@ -253,12 +253,12 @@ bySegment(const std::vector<ClassFunctions> &classes) {
   return found;
 }
 
-CollectiveStreams streamsOf(const CompileOptions &options, Target target) {
+CollectiveStreams streamsOf(const CompileOptions &options, Target target, const Mesh &mesh) {
   if (!target.gpu())
     return CollectiveStreams::None;
   const bool apart = options.replicasApart.value_or(
       !options.cluster.empty() &&
-      partitioner::replicasApart(options.strategy.mesh, partitioner::Cluster::parse(options.cluster, "the cluster")));
+      partitioner::replicasApart(mesh, partitioner::Cluster::parse(options.cluster, "the cluster")));
   return apart ? CollectiveStreams::Apart : CollectiveStreams::One;
 }
 
@@ -329,7 +329,7 @@ std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const Comp
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
   const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
-  const CollectiveStreams streams = streamsOf(options, target);
+  const CollectiveStreams streams = streamsOf(options, target, applied.decisions.mesh);
   selectAndFuse(functions, target, streams, *costs);
   PhaseRunner(phaseNames, options.printAfter, !options.trial).end("fuse", *applied.module);
   PlanBuilder plan(applied, options, target, streams); // export

@@ -250,7 +250,10 @@ private:
     return alikeAlongData && reduced(trial.rows) ? trial : split;
   }
   TrialChoice trialChoice(const SplitChoice &split) {
-    return {trialSplit(split), partitioner::replicasApart(strategyOf(split, 1, 1).mesh, cluster)};
+    const auto [apart, fresh] = replicasApart.try_emplace({split.data, split.tensor});
+    if (fresh)
+      apart->second = partitioner::replicasApart(strategyOf(split, 1, 1).mesh, cluster);
+    return {trialSplit(split), apart->second};
   }
 
   const SiteCosts *measure(const SplitChoice &split, Site site) {
@@ -749,6 +752,7 @@ private:
   partitioner::LayerNames names{{}};
   std::string lastLayer;
   bool hasLists = false, marked = false, alikeAlongData = false;
+  std::map<std::pair<int64_t, int64_t>, bool> replicasApart; ///< by the sizes of the axes dp and tp
   std::set<PlanRow> excluded; ///< finalists that could not be made, or did not fit
   uint32_t compiledBefore = 0;
   std::string problem; ///< of the last of them
