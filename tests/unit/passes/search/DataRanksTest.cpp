@@ -1,9 +1,9 @@
 // Costs with many ranks along axis dp, from the plan of two, against those of their own plan.
 #include "partitioner/search/DataRanks.h"
-#include "partitioner/search/Sites.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/search/LayerCosts.h"
+#include "partitioner/search/Sites.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
