@@ -49,6 +49,46 @@ private:
   size_t used = 0;
 };
 
+/// Whether all operands are f32, or all bf16; gradients of weights may be f32.
+inline bool hasLoopTypes(const plan::Conv &op, SlotScope &scope) {
+  const plan::DType type = scope.slot(op.src()).dtype(), weights = scope.slot(op.weights()).dtype();
+  return (type == plan::DType::F32 || type == plan::DType::BF16) && scope.slot(op.dst()).dtype() == type &&
+         (weights == type || (weights == plan::DType::F32 && op.kind() == plan::ConvKind::BackwardWeights)) &&
+         (op.bias() < 0 || scope.slot(static_cast<uint32_t>(op.bias())).dtype() == type);
+}
+
+/// One dimension of the pixels of a class: the results first, first + step, ... read pixel i * stride + `at[t]` for
+/// element t of the window `element[t]`.
+struct Line {
+  int64_t first, count;
+  std::vector<int64_t> element, at;
+};
+
+struct LineShape {
+  int64_t in, out, window, stride, dilation, pad;
+};
+
+/// Outputs are one class.
+inline std::vector<Line> forwardLines(const LineShape &s) {
+  Line line{0, s.out, {}, {}};
+  for (int64_t e = 0; e < s.window; ++e)
+    line.element.push_back(e), line.at.push_back(e * s.dilation - s.pad);
+  return {line};
+}
+
+/// Input r + stride * i is reached from output i + (r + pad - e * dilation) / stride, where that is whole.
+inline std::vector<Line> backwardLines(const LineShape &s) {
+  std::vector<Line> lines;
+  for (int64_t r = 0; r < std::min(s.stride, s.in); ++r) {
+    Line line{r, (s.in - r + s.stride - 1) / s.stride, {}, {}};
+    for (int64_t e = 0; e < s.window; ++e)
+      if (const int64_t reach = r + s.pad - e * s.dilation; reach % s.stride == 0)
+        line.element.push_back(e), line.at.push_back(reach / s.stride);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 /// An Op of a convolution of any kind whose step allows Winograd's method, down to a quarter of the multiplications, by
 /// F(4x4, 3x3) or F(2x2, 5x5). Null if there is none: the activations are not nhwc, the channels are no multiples of
 /// 16, the plan is for processors without AVX2, or the types are neither f32 nor bf16.
@@ -63,5 +103,9 @@ std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Wor
 /// the window, summed in registers, whose rows are pixels where they lie in memory. Null if there are no loops for its
 /// types, its layout or the plan's processors.
 std::unique_ptr<Op> makeGemmConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads);
+
+/// An Op of a depthwise convolution of any kind: each channel has a window of its own. Null if there are no loops for
+/// its types, its layout or the plan's processors, or channels are combined.
+std::unique_ptr<Op> makeDepthwiseConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads);
 
 } // namespace cleave

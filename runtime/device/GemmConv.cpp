@@ -22,38 +22,6 @@ namespace {
 constexpr int64_t rowsAtATime = 48;
 constexpr int64_t unitsAtATime = 512; ///< of pixels, in gradients of weights
 
-/// One dimension of the pixels of a class: the results first, first + step, ... read pixel i * stride + `at[t]` for
-/// element t of the window `element[t]`.
-struct Line {
-  int64_t first, count;
-  std::vector<int64_t> element, at;
-};
-
-struct LineShape {
-  int64_t in, out, window, stride, dilation, pad;
-};
-
-/// Outputs are one class.
-std::vector<Line> forwardLines(const LineShape &s) {
-  Line line{0, s.out, {}, {}};
-  for (int64_t e = 0; e < s.window; ++e)
-    line.element.push_back(e), line.at.push_back(e * s.dilation - s.pad);
-  return {line};
-}
-
-/// Input r + stride * i is reached from output i + (r + pad - e * dilation) / stride, where that is whole.
-std::vector<Line> backwardLines(const LineShape &s) {
-  std::vector<Line> lines;
-  for (int64_t r = 0; r < std::min(s.stride, s.in); ++r) {
-    Line line{r, (s.in - r + s.stride - 1) / s.stride, {}, {}};
-    for (int64_t e = 0; e < s.window; ++e)
-      if (const int64_t reach = r + s.pad - e * s.dilation; reach % s.stride == 0)
-        line.element.push_back(e), line.at.push_back(reach / s.stride);
-    lines.push_back(line);
-  }
-  return lines;
-}
-
 /// A loop over the pixels of images, in order.
 struct Pixel {
   int64_t n, y, x;

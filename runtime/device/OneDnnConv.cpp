@@ -273,6 +273,9 @@ std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, One
   const bool taps = !(half && amx) && !isProduct(op) && std::min(op.ic(), op.oc()) >= 32;
   methods.insert(taps ? methods.begin() : methods.end(),
                  {"taps", [&] { return makeGemmConv(op, scope, context.workspace, context.threads); }});
+  if (op.groups() > 1)
+    methods.insert(methods.begin(),
+                   {"depthwise", [&] { return makeDepthwiseConv(op, scope, context.workspace, context.threads); }});
   if (op.winograd())
     methods.insert(half && amx ? methods.end() : methods.begin(),
                    {"winograd", [&] { return makeWinogradConv(op, scope, context.workspace, context.threads); }});

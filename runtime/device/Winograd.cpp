@@ -267,20 +267,12 @@ private:
   int64_t sumAt = 0; ///< of these sums
 };
 
-/// Whether all operands are f32, or all bf16; gradients of weights may be f32.
-bool hasTypes(const plan::Conv &op, SlotScope &scope) {
-  const plan::DType type = scope.slot(op.src()).dtype(), weights = scope.slot(op.weights()).dtype();
-  return (type == plan::DType::F32 || type == plan::DType::BF16) && scope.slot(op.dst()).dtype() == type &&
-         (weights == type || (weights == plan::DType::F32 && op.kind() == plan::ConvKind::BackwardWeights)) &&
-         (op.bias() < 0 || scope.slot(static_cast<uint32_t>(op.bias())).dtype() == type);
-}
-
 } // namespace
 
 std::unique_ptr<Op> makeWinogradConv(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads) {
   const WinogradKernels *kernels = loopsFor(scope.plan, winogradAvx2, winogradAvx512);
   if (!kernels || !op.nhwc() || op.ic() % lineFloats || op.oc() % lineFloats || op.epilogue() != plan::Epilogue::None ||
-      !hasTypes(op, scope))
+      !hasLoopTypes(op, scope))
     return nullptr;
   if (op.kind() == plan::ConvKind::BackwardWeights)
     return std::make_unique<WinogradWeights>(op, scope, workspace, threads, *kernels);
