@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 namespace cleave {
@@ -173,7 +174,8 @@ public:
   GemmConvWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const GemmKernels &kernels)
       : GemmConv(op, scope, workspace, threads, kernels), pixels(op.n() * op.oh() * op.ow()),
-        items(taps * panelsOf(op.ic())),
+        flat(2 * panelsOf(taps * op.ic()) <= taps * panelsOf(op.ic())),
+        items(flat ? panelsOf(taps * op.ic()) : taps * panelsOf(op.ic())),
         inPlace(taps == 1 && op.oh() == op.ih() && op.ow() == op.iw() && op.stride_h() == 1 && op.stride_w() == 1),
         ahead(threads) {
     const int64_t units = unitsOf(pixels), blocks = (units + unitsAtATime - 1) / unitsAtATime,
@@ -189,6 +191,8 @@ public:
     mostPanels = panelsOf((op.oc() + grid.down - 1) / grid.down);
     leftAt = reserve(mostPanels * panelFloats * all);
     panelAt = reserve(panelFloats * all);
+    if (flat)
+      flatAt = reserve(blockUnits * kernels.pairs * taps * op.ic() * all);
     pixelsOfTap.resize(static_cast<size_t>(blockUnits * kernels.pairs * all));
   }
 
@@ -220,10 +224,15 @@ private:
     const void **gathered = pixelsOfTap.data() + thread * blockUnits * kernels.pairs;
     const void *left[rowsAtATime];
     void *results[rowsAtATime];
-    const int64_t panels = panelsOf(op.ic());
+    const int64_t wide = flat ? taps * op.ic() : op.ic(), panels = panelsOf(wide);
     for (int64_t item = mine.begin; item < mine.end; ++item) {
-      const int64_t tap = item / panels, first = item % panels * kernels.panel, width = widthOf(item % panels, op.ic());
-      if (item == mine.begin || item % panels == 0) {
+      const int64_t tap = item / panels, first = item % panels * kernels.panel, width = widthOf(item % panels, wide);
+      if (flat && item == mine.begin) {
+        auto *windows = reinterpret_cast<std::byte *>(scratch(flatAt) + thread * blockUnits * kernels.pairs * wide);
+        copyWindows(from, begin, count, windows);
+        for (int64_t i = 0; i < count; ++i)
+          gathered[i] = windows + bytesOf(i * wide);
+      } else if (!flat && (item == mine.begin || item % panels == 0)) {
         const int64_t dy = tap / op.kw() * op.dilation_h() - op.pad_top(),
                       dx = tap % op.kw() * op.dilation_w() - op.pad_left();
         Pixel pixel(begin, op.oh(), op.ow());
@@ -260,6 +269,26 @@ private:
     }
   }
 
+  /// Copies what the windows of `count` pixels from `begin` on cover, one window after another.
+  void copyWindows(const std::byte *from, int64_t begin, int64_t count, std::byte *to) const {
+    const auto channels = static_cast<size_t>(bytesOf(op.ic()));
+    Pixel pixel(begin, op.oh(), op.ow());
+    for (int64_t i = 0; i < count; ++i, pixel.next()) {
+      const int64_t left = pixel.x * op.stride_w() - op.pad_left();
+      const bool whole = op.dilation_w() == 1 && left >= 0 && left + op.kw() <= op.iw();
+      const int64_t run = whole ? op.kw() : 1; // elements of the window that are neighbours
+      const size_t bytes = channels * static_cast<size_t>(run);
+      for (int64_t tap = 0; tap < taps; tap += run, to += bytes) {
+        const int64_t y = pixel.y * op.stride_h() + tap / op.kw() * op.dilation_h() - op.pad_top(),
+                      x = left + tap % op.kw() * op.dilation_w();
+        if (y >= 0 && y < op.ih() && x >= 0 && x < op.iw())
+          std::memcpy(to, from + bytesOf(((pixel.n * op.ih() + y) * op.iw() + x) * op.ic()), bytes);
+        else
+          std::memset(to, 0, bytes);
+      }
+    }
+  }
+
   /// Adds the lines of some channels of pixels from `pixel` on.
   void fetch(std::vector<GemmAhead> &list, const std::byte *from, int64_t pixel, int64_t channels, Range some) const {
     for (int64_t i = 0; i < kernels.pairs; ++i)
@@ -267,12 +296,14 @@ private:
         list.push_back({from + bytesOf((pixel + i) * channels) + byte, bytesOf(kernels.pairs * channels)});
   }
 
-  int64_t pixels, items; ///< items: panels of all elements of the window
-  bool inPlace;          ///< a pixel's inputs are where its outputs are
+  int64_t pixels;
+  bool flat;     ///< with few channels panels hold several elements of the window
+  int64_t items; ///< panels of all elements of the window
+  bool inPlace;  ///< a pixel's inputs are where its outputs are
   int64_t blockUnits, panelFloats;
   Grid grid;          ///< parts of the output channels, parts of the items
   int64_t mostPanels; ///< of the output channels of a thread
-  int64_t leftAt, panelAt;
+  int64_t leftAt, panelAt, flatAt = 0;
   std::vector<const void *> pixelsOfTap;     ///< of each thread, in a block
   std::vector<std::vector<GemmAhead>> ahead; ///< what each thread reads next
 };

@@ -296,7 +296,7 @@ TEST_CASE("convolution: Winograd") {
 TEST_CASE("convolution: gradients of weights do not depend on the number of threads") {
   // Parts of the rows of positions and of the output channels; the last two sum some output channels at a time.
   for (ConvT each : {conv(3, 32, 9, 80, 3, 1, 1), conv(2, 16, 7, 48, 5, 1, 2), conv(1, 272, 4, 272, 3, 1, 1),
-                     conv(1, 1040, 2, 80, 3, 1, 1), conv(7, 32, 9, 32, 3, 1, 1, 32)}) {
+                     conv(1, 1040, 2, 80, 3, 1, 1), conv(7, 32, 9, 32, 3, 1, 1, 32), conv(2, 3, 30, 48, 7, 2, 3)}) {
     each.winograd = each.groups == 1;
     forEachDirection(each, [&](const ConvT &op) {
       if (!op.nhwc || op.kind != ConvKind::BackwardWeights)
@@ -321,10 +321,12 @@ TEST_CASE("convolution: our own loops, for each kind of vectors") {
     if (!onGpu() && !Target::named(target)->runsHere())
       continue;
     // Several panels of channels, channels that fill none or no vector, several blocks of pixels, strides with elements
-    // of the window that reach nothing. Then depthwise ones.
+    // of the window that reach nothing. Then windows of few
+    // channels, and depthwise ones.
     const ConvT all[] = {
         conv(5, 32, 14, 34, 3, 1, 1),       conv(2, 34, 9, 130, 3, 2, 1),       conv(1, 32, 10, 46, 1, 3, 0),
-        conv(1, 36, 13, 34, 3, 3, 1, 1, 2), conv(2, 33, 7, 35, 3, 2, 1),        conv(3, 16, 12, 16, 3, 1, 1, 16),
+        conv(1, 36, 13, 34, 3, 3, 1, 1, 2), conv(2, 33, 7, 35, 3, 2, 1),        conv(3, 3, 17, 34, 3, 2, 1),
+        conv(1, 5, 11, 40, 5, 1, 2),        conv(2, 1, 12, 33, 3, 1, 2, 1, 2),  conv(3, 16, 12, 16, 3, 1, 1, 16),
         conv(2, 80, 9, 80, 7, 1, 3, 80),    conv(2, 33, 11, 33, 5, 2, 2, 33),   conv(5, 48, 13, 48, 3, 2, 2, 48, 2),
         conv(1, 18, 11, 18, 9, 1, 0, 18),   conv(1, 144, 7, 144, 1, 3, 0, 144), conv(9, 7, 2, 7, 3, 1, 1, 7)};
     for (const ConvT &each : all)
