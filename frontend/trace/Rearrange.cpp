@@ -195,6 +195,28 @@ static Value paddedFrom(Ops &ops, Value place, PadMode mode, int64_t size) {
   return ops.select(ops.compare(Predicate::Gt, below, last), ops.sub(below, number(size)), below);
 }
 
+/// Elements of a dimension for which slices are concatenated, which fuses with other ops; more are gathered.
+constexpr int64_t mostSlices = 16;
+static Value paddedWithSlices(Ops &ops, Value v, int64_t dim, int64_t before, int64_t after, PadMode mode) {
+  const int64_t size = Ops::shape(v)[dim];
+  if (mode == PadMode::Circular) {
+    std::vector<Value> parts{v};
+    if (before)
+      parts.insert(parts.begin(), ops.slice(v, dim, size - before, size));
+    if (after)
+      parts.push_back(ops.slice(v, dim, 0, after));
+    return ops.concat(parts, dim);
+  }
+  std::vector<Value> parts;
+  const auto add = [&](int64_t at) { parts.push_back(ops.slice(v, dim, at, at + 1)); };
+  for (int64_t i = before; i > 0; --i)
+    add(mode == PadMode::Reflect ? i : 0);
+  parts.push_back(v);
+  for (int64_t i = 1; i <= after; ++i)
+    add(mode == PadMode::Reflect ? size - 1 - i : size - 1);
+  return ops.concat(parts, dim);
+}
+
 Tensor pad(Tensor x, std::vector<int64_t> amounts, PadMode mode, Where where) {
   Ops ops("pad", where);
   checkPairs(x, amounts, where);
@@ -210,6 +232,10 @@ Tensor pad(Tensor x, std::vector<int64_t> amounts, PadMode mode, Where where) {
                {fact(x, "input")}, where);
     if (before + after == 0)
       continue;
+    if (mode == PadMode::Circular || before + after <= mostSlices) {
+      v = paddedWithSlices(ops, v, dim, before, after, mode);
+      continue;
+    }
     Shape shape = Ops::shape(v);
     shape[dim] += before + after;
     Value place = ops.iota(shape, dim);

@@ -222,6 +222,17 @@ TEST_CASE("rules of shapes name themselves") {
         }}});
 }
 
+TEST_CASE("padding with a few of the input's own elements concatenates slices") {
+  const auto padded = [](int64_t amount, PadMode mode) {
+    Lambda model([=](Lambda &, Tensor x) { return tenLogits(pad(x, {amount, amount}, mode)); });
+    return forwardPart(traced(model));
+  };
+  for (const PadMode mode : {PadMode::Reflect, PadMode::Replicate, PadMode::Circular})
+    CHECK(!has(padded(3, mode), "gather"));
+  CHECK(has(padded(9, PadMode::Reflect), "gather"));
+  CHECK(!has(padded(9, PadMode::Circular), "gather"));
+}
+
 TEST_CASE("rules of convolutions and sizes of pictures name themselves") {
   const auto weight = [](Shape shape) { return full(shape, 1); };
   checkMistakes({{"conv1d C1",
