@@ -12,7 +12,7 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
-#include <array>
+#include <algorithm>
 
 using namespace mlir;
 
@@ -23,14 +23,20 @@ namespace cleave::passes {
 
 namespace {
 
-/// Dimension i of [n, h, w, c] is dimension toLast[i] of [n, c, h, w], and the reverse.
-constexpr std::array<int64_t, 4> toLast{0, 2, 3, 1}, toSecond{0, 3, 1, 2};
-
+/// [n, c, ...] to [n, ..., c].
 template <typename T> SmallVector<T> turned(ArrayRef<T> list) {
-  SmallVector<T> result;
-  for (int64_t dim : toLast)
-    result.push_back(list[dim]);
+  SmallVector<T> result(list);
+  std::rotate(result.begin() + 1, result.begin() + 2, result.end());
   return result;
+}
+
+/// The dimension of [n, ..., c] that is dimension `dim` of [n, c, ...].
+int64_t place(int64_t dim, int64_t rank) { return dim == 0 ? 0 : dim == 1 ? rank - 1 : dim - 1; }
+
+/// Dimension i of [n, ..., c] is dimension toLast[i] of [n, c, ...], and the reverse.
+SmallVector<int64_t> toLast(int64_t rank) { return turned<int64_t>(llvm::to_vector(llvm::seq(rank))); }
+SmallVector<int64_t> toSecond(int64_t rank) {
+  return llvm::map_to_vector(llvm::seq(rank), [&](int64_t dim) { return place(dim, rank); });
 }
 
 class Rewriter {
@@ -50,7 +56,12 @@ private:
   GraphBuilder e;
   DenseMap<Value, Value> last; // keyed by the value in the old layout
 
-  static bool hasRank4(Value value) { return rankOf(value) == 4; }
+  static bool hasLayout(Value value) { return rankOf(value) > 2; }
+  /// Whether a reshape regroups positions only: [n, c, 1, t] to [n, c, t], [n, c, h, w] to [n, c, h w].
+  static bool keepsChannels(ir::ReshapeOp reshape) {
+    return hasLayout(reshape.getInput()) && hasLayout(reshape.getResult()) &&
+           shapeOf(reshape.getInput()).take_front(2) == shapeOf(reshape.getResult()).take_front(2);
+  }
   bool isKnown(Value value) const { return last.contains(value); }
   bool anyKnown(Operation *op) const {
     return llvm::any_of(op->getOperands(), [&](Value v) { return isKnown(v); });
@@ -78,26 +89,33 @@ private:
     e.setOrigin(origin);
     def ? e.builder().setInsertionPointAfter(def) : e.builder().setInsertionPoint(user);
     if (!def)
-      return transpose(value, toLast);
+      return transpose(value, toLast(rankOf(value)));
     return last[value] = remade(value, def);
   }
 
-  /// Recreates constants, indices and broadcasts, transposes all other values.
+  /// Recreates constants, indices, broadcasts and reshapes of positions, transposes all other values.
   Value remade(Value value, Operation *def) {
+    const int64_t rank = rankOf(value);
+    if (auto reshape = dyn_cast<ir::ReshapeOp>(def); reshape && keepsChannels(reshape)) {
+      Value input = get(reshape.getInput(), def);
+      e.setOrigin(def);
+      e.builder().setInsertionPointAfter(def);
+      return e.reshape(input, turned(shapeOf(value)));
+    }
     const RankedTensorType type = RankedTensorType::get(turned(shapeOf(value)), tensorType(value).getElementType());
     if (auto constant = dyn_cast<ir::ConstantOp>(def))
       if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
         return e.op<ir::ConstantOp>(type, splat.resizeSplat(type)).getResult();
     if (auto iota = dyn_cast<ir::IotaOp>(def))
-      return e.op<ir::IotaOp>(type, iota.getOffset(), static_cast<uint64_t>(toSecond[iota.getDim()])).getResult();
+      return e.op<ir::IotaOp>(type, iota.getOffset(), static_cast<uint64_t>(place(iota.getDim(), rank))).getResult();
     if (auto broadcast = dyn_cast<ir::BroadcastOp>(def)) {
       SmallVector<int64_t> dims;
       for (int64_t dim : broadcast.getDims())
-        dims.push_back(toSecond[dim]);
+        dims.push_back(place(dim, rank));
       if (llvm::is_sorted(dims))
         return e.op<ir::BroadcastOp>(type, broadcast.getInput(), dims).getResult();
     }
-    return transpose(value, toLast);
+    return transpose(value, toLast(rank));
   }
 
   void visit(Operation *op) {
@@ -106,6 +124,8 @@ private:
       return;
     if (auto reduce = dyn_cast<ir::ReduceOp>(op))
       return turnReduce(reduce);
+    if (auto reshape = dyn_cast<ir::ReshapeOp>(op))
+      return turnReshape(reshape);
     if (convolution || op->hasTrait<OpTrait::Elementwise>() ||
         isa<ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp, ir::ConcatOp, ir::PadOp, ir::SliceOp, ir::ShardHintOp>(
             op))
@@ -117,7 +137,7 @@ private:
     llvm::TypeSwitch<Operation *>(op)
         .Case<ir::Conv2dOp, ir::Conv2dInputGradOp, ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp>(
             [](auto made) { made->setAttr(ir::channelsLast, UnitAttr::get(made->getContext())); })
-        .Case([](ir::ConcatOp concat) { concat.setDim(toSecond[concat.getDim()]); })
+        .Case([](ir::ConcatOp concat) { concat.setDim(place(concat.getDim(), rankOf(concat))); })
         .Case([](ir::PadOp pad) {
           pad.setLow(turned(pad.getLow()));
           pad.setHigh(turned(pad.getHigh()));
@@ -131,34 +151,50 @@ private:
         });
   }
 
-  /// Converts an op, with every operand of rank 4 in the new layout.
+  /// Converts an op, with every operand that has one in the new layout.
   void turn(Operation *op) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
-      operands.push_back(hasRank4(operand) ? get(operand, op) : operand);
+      operands.push_back(hasLayout(operand) ? get(operand, op) : operand);
     e.builder().setInsertionPoint(op);
     Operation *made = e.builder().clone(*op);
     made->setOperands(operands);
     turnAttributes(made);
     e.setOrigin(op);
     for (auto [before, after] : llvm::zip_equal(op->getResults(), made->getResults())) {
-      if (!hasRank4(before)) {
+      if (!hasLayout(before)) {
         before.replaceAllUsesWith(after);
         continue;
       }
       after.setType(RankedTensorType::get(turned(shapeOf(before)), tensorType(before).getElementType()));
-      Value back = transpose(after, toSecond);
-      before.replaceAllUsesWith(back);
-      last[back] = after;
+      replace(before, after);
     }
     op->erase();
+  }
+
+  /// Users of `before` get `after`, which is in the new layout, through a transpose.
+  void replace(Value before, Value after) {
+    Value back = transpose(after, toSecond(rankOf(after)));
+    before.replaceAllUsesWith(back);
+    last[back] = after;
+  }
+
+  void turnReshape(ir::ReshapeOp reshape) {
+    if (!keepsChannels(reshape))
+      return;
+    Value input = get(reshape.getInput(), reshape);
+    e.setOrigin(reshape);
+    e.builder().setInsertionPoint(reshape);
+    replace(reshape.getResult(), e.reshape(input, turned(shapeOf(reshape.getResult()))));
+    reshape.erase();
   }
 
   /// Converts a reduction whose remaining dimensions keep their order.
   void turnReduce(ir::ReduceOp reduce) {
     SmallVector<int64_t> dims, kept;
-    for (int64_t dim = 0; dim < 4; ++dim)
-      (llvm::is_contained(reduce.getDims(), dim) ? dims : kept).push_back(toSecond[dim]);
+    const int64_t rank = rankOf(reduce.getInput());
+    for (int64_t dim = 0; dim < rank; ++dim)
+      (llvm::is_contained(reduce.getDims(), dim) ? dims : kept).push_back(place(dim, rank));
     if (!llvm::is_sorted(kept))
       return;
     llvm::sort(dims);

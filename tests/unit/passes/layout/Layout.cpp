@@ -105,6 +105,33 @@ TEST_CASE("what follows a convolution follows it channels last", "[layout]") {
   sameNumbers(plain, arguments);
 }
 
+TEST_CASE("sequences and flattened images are channels last, too", "[layout]") {
+  // A 1-D convolution between transposes, as in a model of sequences [n, t, c]: pad, reshape to [n, c, 1, t], back.
+  GraphModule plain = forwardModule(parameter("x", "tensor<2x9x3xf32>") + ", " + parameter("w", "tensor<3x3x2xf32>") +
+                                        ", " + parameter("g", "tensor<3xf32>"),
+                                    R"(
+  %t = cleave.transpose %x permutation [0, 2, 1] : tensor<2x9x3xf32> -> tensor<2x3x9xf32>
+  %i = cleave.reshape %t : tensor<2x3x9xf32> -> tensor<2x3x1x9xf32>
+  %k = cleave.reshape %w : tensor<3x3x2xf32> -> tensor<3x3x1x2xf32>
+  %a = cleave.conv2d %i, %k {stride = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilation = array<i64: 1, 1>, groups = 1 : i64} : (tensor<2x3x1x9xf32>, tensor<3x3x1x2xf32>) -> tensor<2x3x1x8xf32>
+  %r = cleave.reshape %a : tensor<2x3x1x8xf32> -> tensor<2x3x8xf32>
+  %p = cleave.pad %r low [0, 0, 1] high [0, 0, 0] : tensor<2x3x8xf32> -> tensor<2x3x9xf32>
+  %n, %mean, %variance = cleave.batch_norm %p, %g, %g {eps = 1.000000e-05 : f64} : (tensor<2x3x9xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<2x3x9xf32>, tensor<3xf32>, tensor<3xf32>)
+  %s = cleave.add %n, %t : tensor<2x3x9xf32>
+  %f = cleave.reshape %s : tensor<2x3x9xf32> -> tensor<2x3x3x3xf32>
+  %m = cleave.mul %f, %f : tensor<2x3x3x3xf32>
+  %h = cleave.reshape %m : tensor<2x3x3x3xf32> -> tensor<2x3x9xf32>
+  %y = cleave.transpose %h permutation [0, 2, 1] : tensor<2x3x9xf32> -> tensor<2x9x3xf32>
+  %q = cleave.mul %y, %x : tensor<2x9x3xf32>
+  %loss = cleave.reduce sum %q dims [0, 1, 2] : tensor<2x9x3xf32> -> tensor<f32>)");
+  GraphModule last = turned(plain);
+  passes::simplify(last.module());
+  CHECK(countOps(last, "forward", "cleave.transpose") == 1); // of the weight
+  sameNumbers(plain, {{"parameter:x", numbers({2, 9, 3}, 0.1)},
+                      {"parameter:w", numbers({3, 3, 2}, 0.2)},
+                      {"parameter:g", numbers({3}, 0.3)}});
+}
+
 TEST_CASE("what needs the old order gets it by a transpose", "[layout]") {
   SECTION("flattened") {
     GraphModule plain = module(R"(
