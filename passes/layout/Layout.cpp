@@ -1,6 +1,6 @@
-// One walk in program order. A convolution converts its operands to channels last; its result is then known in both
-// layouts, the old one through a transpose. An op that supports the new layout uses it if one of its operands has it.
-// Simplification removes unused transposes.
+// One walk in program order. A convolution or pool converts its operands to channels last; its result is then known in
+// both layouts, the old one through a transpose. An op that supports the new layout uses it if one of its operands has
+// it. Simplification removes unused transposes.
 #include "passes/layout/Layout.h"
 
 #include "ir/Phase.h"
@@ -119,16 +119,15 @@ private:
   }
 
   void visit(Operation *op) {
-    const bool convolution = isa<ir::Conv2dOp, ir::Conv2dInputGradOp>(op);
-    if (!convolution && !anyKnown(op))
+    const bool windows = isa<ir::Conv2dOp, ir::Conv2dInputGradOp, ir::MaxPool2dOp, ir::AvgPool2dOp>(op);
+    if (!windows && !anyKnown(op))
       return;
     if (auto reduce = dyn_cast<ir::ReduceOp>(op))
       return turnReduce(reduce);
     if (auto reshape = dyn_cast<ir::ReshapeOp>(op))
       return turnReshape(reshape);
-    if (convolution || op->hasTrait<OpTrait::Elementwise>() ||
-        isa<ir::MaxPool2dOp, ir::AvgPool2dOp, ir::BatchNormOp, ir::ConcatOp, ir::PadOp, ir::SliceOp, ir::ShardHintOp>(
-            op))
+    if (windows || op->hasTrait<OpTrait::Elementwise>() ||
+        isa<ir::BatchNormOp, ir::ConcatOp, ir::PadOp, ir::SliceOp, ir::ShardHintOp>(op))
       turn(op);
   }
 

@@ -10,9 +10,9 @@ class Pass;
 
 namespace cleave::passes {
 
-/// Rewrites the traced @forward and @eval: convolutions, and ops after them that support it, use [n, h, w, c], around
-/// 1-D convolutions [n, t, c]. Inputs, parameters, buffers and results keep their layout; parameters of convolutions are
-/// transposed to [o, h, w, c] at their use. Gradients follow by differentiation.
+/// Rewrites the traced @forward and @eval: convolutions, pools, and ops after them that support it, use [n, h, w, c],
+/// around 1-D convolutions [n, t, c]. Inputs, parameters, buffers and results keep their layout; parameters of
+/// convolutions are transposed to [o, h, w, c] at their use. Gradients follow by differentiation.
 void useChannelsLast(mlir::ModuleOp module);
 
 // The pass and its options: passes/Passes.td.

@@ -160,9 +160,21 @@ TEST_CASE("what needs the old order gets it by a transpose", "[layout]") {
   }
 }
 
-TEST_CASE("a model without convolutions stays as it is", "[layout]") {
+TEST_CASE("a pool without a convolution is channels last, too", "[layout]") {
+  GraphModule plain = forwardModule(parameter("x", "tensor<2x4x4x3xf32>"), R"(
+  %t = cleave.transpose %x permutation [0, 3, 1, 2] : tensor<2x4x4x3xf32> -> tensor<2x3x4x4xf32>
+  %p, %places = cleave.max_pool2d %t {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x3x2x2xi32>)
+  %q = cleave.mul %p, %p : tensor<2x3x2x2xf32>
+  %loss = cleave.reduce sum %q dims [0, 1, 2, 3] : tensor<2x3x2x2xf32> -> tensor<f32>)");
+  GraphModule last = turned(plain);
+  passes::simplify(last.module());
+  CHECK(countOps(last, "forward", "cleave.transpose") == 0);
+  sameNumbers(plain, {{"parameter:x", numbers({2, 4, 4, 3}, 0.1)}});
+}
+
+TEST_CASE("a model without windows stays as it is", "[layout]") {
   GraphModule plain = forwardModule(parameter("x", "tensor<2x3x4x4xf32>"), R"(
-  %p, %places = cleave.max_pool2d %x {kernel = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : (tensor<2x3x4x4xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x3x2x2xi32>)
-  %loss = cleave.reduce sum %p dims [0, 1, 2, 3] : tensor<2x3x2x2xf32> -> tensor<f32>)");
+  %t = cleave.transpose %x permutation [0, 2, 3, 1] : tensor<2x3x4x4xf32> -> tensor<2x4x4x3xf32>
+  %loss = cleave.reduce sum %t dims [0, 1, 2, 3] : tensor<2x4x4x3xf32> -> tensor<f32>)");
   CHECK(opNames(turned(plain), "forward") == opNames(plain, "forward"));
 }
