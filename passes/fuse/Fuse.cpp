@@ -1,7 +1,7 @@
 // Fusion in five steps:
 //
-//  1. half-type sums that are only widened become f32 sums (WidenSums.cpp); on a GPU, variances are summed in the same
-//     pass as their means (Moments.cpp); very large reductions to few results are split in two (SplitReductions.cpp);
+//  1. half-type sums that are only widened become f32 sums (WidenSums.cpp); variances are summed in the same pass as
+//     their means (Moments.cpp); very large reductions to few results are split in two (SplitReductions.cpp);
 //  2. constants, iotas, broadcasts and widening casts are cloned for each of their users, where they cost nothing;
 //  3. groups merge, producers with consumers and users of the same tensor with each other, as long as the kernel
 //     planner accepts the result and the cost model finds it cheaper;
@@ -328,8 +328,7 @@ void cloneFreeOps(mlir::Block &block) {
 void fuse(mlir::func::FuncOp function, FuseOptions options) {
   mlir::Block &block = function.getBody().front();
   widenSums(block);
-  if (options.gpu)
-    joinMoments(block);
+  joinMoments(block, options.gpu);
   splitReductions(block, options.gpu);
   cloneFreeOps(block);
   Fuser fuser(block, options);

@@ -47,9 +47,10 @@ std::optional<Variance> varianceOf(ir::ReduceOp op) {
   return Variance{op, centred.getLhs(), spread.getInput()};
 }
 
-/// Whether the variance reads memory again: rows that fit in registers are read only once.
-bool readsAgain(Variance v) {
-  constexpr int64_t mostHeld = 512 * 32;
+/// Whether the variance reads memory again: rows that fit in registers (on a CPU: in a core's cache) are read only
+/// once.
+bool readsAgain(Variance v, bool gpu) {
+  const int64_t mostHeld = gpu ? 512 * 32 : 1 << 17;
   Dims shape(shapeOf(v.x)), dims(v.squares.getDims());
   return dims.back() + 1 != static_cast<int64_t>(shape.size()) ||
          product(shape) / std::max<int64_t>(1, product(shapeOf(v.mean))) > mostHeld;
@@ -89,10 +90,10 @@ void shift(Variance v) {
 
 } // namespace
 
-void joinMoments(mlir::Block &block) {
+void joinMoments(mlir::Block &block, bool gpu) {
   llvm::SmallVector<ir::ReduceOp> reductions(block.getOps<ir::ReduceOp>());
   for (ir::ReduceOp op : reductions)
-    if (auto variance = varianceOf(op); variance && readsAgain(*variance))
+    if (auto variance = varianceOf(op); variance && readsAgain(*variance, gpu))
       shift(*variance);
 }
 

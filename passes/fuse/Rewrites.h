@@ -15,8 +15,8 @@ void splitReductions(mlir::Block &block, bool gpu);
 /// A sum of 16-bit floats used only by a cast to f32 becomes an f32 sum without a cast.
 void widenSums(mlir::Block &block);
 
-/// For GPUs: computes a variance together with its mean, so that the tensor is read once.
-void joinMoments(mlir::Block &block);
+/// Computes a variance together with its mean, so that the tensor is read once.
+void joinMoments(mlir::Block &block, bool gpu);
 
 /// Moves slices out of kernels that are equal except for the slices' starts. `width`: lanes of a vector.
 void peelSharedSlices(Groups &groups, int width);
