@@ -30,8 +30,6 @@ std::string pathOf(Operation *op) {
   return path ? path.str() : "";
 }
 
-bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
-
 bool readsParameter(Operation *op) {
   return llvm::any_of(op->getOperands(), [](Value operand) {
     while (Operation *def = operand.getDefiningOp()) { // through casts and views
@@ -185,9 +183,12 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
 
 } // namespace
 
+bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
+
 void recompute(func::FuncOp train, const Strategy &strategy, bool keptScores) {
   if (!strategy.recompute.empty())
     Recomputer(train, strategy, keptScores).run();
+  recomputeNormResults(train);
 }
 
 } // namespace cleave::passes

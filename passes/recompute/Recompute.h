@@ -16,10 +16,16 @@ namespace cleave::passes {
 #define GEN_PASS_DECL_RECOMPUTEPASS
 #include "passes/Passes.h.inc"
 
-/// Rewrites @train by the strategy's rules (Strategy.h, RecomputeRule). Without a rule nothing changes.
+/// Whether an op of @train belongs to the backward pass.
+bool isBackward(mlir::Operation *op);
+
+/// Rewrites @train by the strategy's rules (Strategy.h, RecomputeRule), then by recomputeNormResults.
 /// `keptScores`: the devices have no fused attention, so that its backward pass needs scores that the forward pass
 /// keeps; selective recomputation then runs attention again. Throws userError for a rule that matches no layer of the
 /// model.
 void recompute(mlir::func::FuncOp train, const partitioner::Strategy &strategy, bool keptScores);
+
+/// Lets the backward pass compute results of norms again where their gradients read the norms' inputs.
+void recomputeNormResults(mlir::func::FuncOp train);
 
 } // namespace cleave::passes
