@@ -20,21 +20,32 @@ constexpr size_t mostOps = 16;
 
 int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
-/// Whether a gradient subtracts a mean from the value.
-bool isNormInput(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) -> bool {
-    if (isa<ir::CastOp, ir::ReshapeOp>(user))
-      return isNormInput(user->getResult(0));
-    auto sub = dyn_cast<ir::SubOp>(user);
-    return sub && isBackward(sub) && sub.getRhs().getDefiningOp<ir::BroadcastOp>();
-  });
+using ValueInStage = std::pair<Value, int64_t>;
+/// Values from which gradients of a stage subtract a mean, also before casts and reshapes.
+using NormInputs = DenseSet<ValueInStage>;
+
+NormInputs normInputsOf(func::FuncOp train) {
+  NormInputs found;
+  for (auto sub : train.getBody().front().getOps<ir::SubOp>()) {
+    if (!isBackward(sub) || !sub.getRhs().getDefiningOp<ir::BroadcastOp>())
+      continue;
+    Value value = sub.getLhs();
+    while (found.insert({value, ir::stageOf(sub)}).second &&
+           isa_and_nonnull<ir::CastOp, ir::ReshapeOp>(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+  }
+  return found;
 }
 
-/// The ops that compute a value from inputs of norms and small values, operands before users; none if there is another
-/// input.
+/// The ops of the value's stage that compute it from inputs of norms and small values, operands before users; none if
+/// there is another input. (A copy of an op of an earlier stage would make this stage wait for that one's backward
+/// pass.)
 class Chain {
 public:
-  explicit Chain(Value value) : elements(elementsOf(value)) { found = add(value) && ops.size() > 1; }
+  Chain(Value value, int64_t stage, const NormInputs &normInputs)
+      : elements(elementsOf(value)), stage(stage), normInputs(normInputs) {
+    found = add(value) && ops.size() > 1;
+  }
   ArrayRef<Operation *> get() const { return found ? ArrayRef<Operation *>(ops) : ArrayRef<Operation *>(); }
 
 private:
@@ -42,21 +53,24 @@ private:
     Operation *op = value.getDefiningOp();
     if (elementsOf(value) < elements || (op && isa<ir::ConstantOp, ir::IotaOp>(op)))
       return true;
-    if (isNormInput(value))
-      return ops.size() < mostOps;
-    if (!op || isBackward(op) ||
+    if (normInputs.contains({value, stage}))
+      return true;
+    if (!op || isBackward(op) || ir::stageOf(op) != stage ||
         !isa<ir::AddOp, ir::SubOp, ir::MulOp, ir::MaxOp, ir::MinOp, ir::ReluOp, ir::CastOp, ir::BroadcastOp,
              ir::ReshapeOp>(op))
       return false;
     if (llvm::is_contained(ops, op))
       return true;
-    if (!llvm::all_of(op->getOperands(), [&](Value operand) { return add(operand); }))
+    if (++tried > mostOps || !llvm::all_of(op->getOperands(), [&](Value operand) { return add(operand); }))
       return false;
     ops.push_back(op);
-    return ops.size() <= mostOps;
+    return true;
   }
 
   const int64_t elements;
+  const int64_t stage;
+  const NormInputs &normInputs;
+  size_t tried = 0; ///< ops that were visited
   SmallVector<Operation *> ops;
   bool found = false;
 };
@@ -77,11 +91,13 @@ Value sameSign(Operation &op, Value value) {
 } // namespace
 
 void recomputeNormResults(func::FuncOp train) {
-  DenseMap<Value, Value> copies; // null: not recomputed
+  const NormInputs normInputs = normInputsOf(train);
+  DenseMap<ValueInStage, Value> copies; // null: not recomputed
   const auto copyOf = [&](Value value, Operation *reader) {
-    const auto [copy, fresh] = copies.try_emplace(value);
+    const int64_t stage = ir::stageOf(reader);
+    const auto [copy, fresh] = copies.try_emplace({value, stage});
     if (fresh) {
-      const Chain chain(value);
+      const Chain chain(value, stage, normInputs);
       IRMapping map;
       OpBuilder builder(reader); // the first one
       for (Operation *original : chain.get())
@@ -96,8 +112,8 @@ void recomputeNormResults(func::FuncOp train) {
     for (OpOperand &operand : op.getOpOperands()) {
       const Value value = operand.get();
       Operation *from = value.getDefiningOp();
-      if (!from || isBackward(from) || from->getAttr(ir::attr::stage) != op.getAttr(ir::attr::stage) ||
-          isNormInput(value))
+      if (!from || isBackward(from) || ir::stageOf(from) != ir::stageOf(&op) ||
+          normInputs.contains({value, ir::stageOf(&op)}))
         continue;
       const Value needed = sameSign(op, value), copy = copyOf(needed, &op);
       if (!copy)
