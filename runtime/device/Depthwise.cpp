@@ -20,7 +20,7 @@ protected:
             const DepthwiseKernels &kernels)
       : ConvLoops(op, scope, workspace, threads, kernels), back(op.kind() == plan::ConvKind::BackwardData),
         channels(op.ic()), pitch(roundUp(channels, lineFloats)), taps(op.kh() * op.kw()), inH(back ? op.oh() : op.ih()),
-        inW(back ? op.ow() : op.iw()), ring((op.kh() - 1) * op.dilation_h() + 1) {
+        inW(back ? op.ow() : op.iw()), ring(std::min((op.kh() - 1) * op.dilation_h() + 1, inH)) {
     const LineShape down{op.ih(), op.oh(), op.kh(), op.stride_h(), op.dilation_h(), op.pad_top()},
         across{op.iw(), op.ow(), op.kw(), op.stride_w(), op.dilation_w(), op.pad_left()};
     rows = back ? backwardLines(down) : forwardLines(down);
@@ -64,7 +64,7 @@ protected:
   bool back;
   int64_t channels, pitch; ///< pitch: floats of a pixel, in whole lines
   int64_t taps, inH, inW;
-  int64_t ring;                    ///< rows that a thread keeps: as many as a window covers
+  int64_t ring;                    ///< rows that a thread keeps: as many as a window covers, at most all of an image
   std::vector<Line> rows, columns; ///< of the result
   int64_t rowStep, columnStep, left = 0, right = 0, perRow;
   int64_t rowsAt;
