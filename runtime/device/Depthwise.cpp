@@ -145,8 +145,8 @@ public:
   DepthwiseWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                    const DepthwiseKernels &kernels)
       : Depthwise(op, scope, workspace, threads, kernels), lines(op.n() * op.oh()),
-        chunks(std::clamp<int64_t>(lines / 8, 1, 32)), rounds(scope.slot(op.weights()).dtype() == plan::DType::BF16),
-        direct(!half && pitch == channels) {
+        chunks(std::clamp<int64_t>(lines * std::max<int64_t>(op.ow() / 256, 1) / 8, 1, std::min<int64_t>(lines, 32))),
+        rounds(scope.slot(op.weights()).dtype() == plan::DType::BF16), direct(!half && pitch == channels) {
     sumsAt = reserve(chunks * taps * pitch);
     turnedAt = reserve(taps * channels);
     gradientAt = reserve(direct ? 0 : op.ow() * pitch * threads);
@@ -186,7 +186,7 @@ private:
                         columnStep * pitch, gradient, pitch, sums + e * op.kw() * pitch);
   }
 
-  int64_t lines, chunks; ///< lines: rows of outputs
+  int64_t lines, chunks; ///< lines: rows of outputs; a chunk has 8 or more, of long ones fewer
   bool rounds;           ///< the result is bf16
   bool direct;           ///< the loops read the gradients of outputs where they are
   int64_t sumsAt, turnedAt, gradientAt;
