@@ -1,6 +1,7 @@
 // Matrix products and convolutions of a device against the reference device.
 #include "runtime/base/Error.h"
 #include "runtime/base/Target.h"
+#include "runtime/device/ConvLoops.h"
 #include "tests/conformance/Compare.h"
 #include "tests/conformance/Convolutions.h"
 
@@ -294,25 +295,83 @@ TEST_CASE("convolution: Winograd") {
 }
 
 TEST_CASE("convolution: gradients of weights do not depend on the number of threads") {
-  // Parts of the rows of positions and of the output channels; the last two sum some output channels at a time.
-  for (ConvT each : {conv(3, 32, 9, 80, 3, 1, 1), conv(2, 16, 7, 48, 5, 1, 2), conv(1, 272, 4, 272, 3, 1, 1),
-                     conv(1, 1040, 2, 80, 3, 1, 1), conv(7, 32, 9, 32, 3, 1, 1, 32), conv(2, 3, 30, 48, 7, 2, 3)}) {
-    each.winograd = each.groups == 1;
-    forEachDirection(each, [&](const ConvT &op) {
-      if (!op.nhwc || op.kind != ConvKind::BackwardWeights)
-        return;
-      std::vector<std::vector<double>> found;
-      for (const unsigned threads : {1u, 2u, 3u, 4u, 6u, 7u}) {
-        if (threads > 1 && onGpu())
-          continue;
-        StepRun run(convPlan(op, plan::DType::F32, plan::DType::F32));
-        run.draw(Drawn::Reals, 8);
-        run.run(testedDevice(), threads);
-        found.push_back(run.values(op.weights));
-        INFO(describe(op) << " threads " << threads);
-        CHECK(found.back() == found.front());
-      }
-    });
+  // Parts of the rows of positions and of the output channels; then sums of some output channels at a time; then
+  // depthwise ones.
+  for (const char *target : {"x86-64-v3", "x86-64-v4"})
+    for (ConvT each :
+         {conv(3, 32, 9, 80, 3, 1, 1), conv(2, 16, 7, 48, 5, 1, 2), conv(1, 272, 4, 272, 3, 1, 1),
+          conv(1, 1040, 2, 80, 3, 1, 1), conv(7, 32, 9, 32, 3, 1, 1, 32), conv(1, 8, 300, 8, 3, 1, 1, 8)}) {
+      if (!onGpu() && !Target::named(target)->runsHere())
+        continue;
+      each.winograd = each.groups == 1;
+      forEachDirection(each, [&](const ConvT &op) {
+        if (!op.nhwc || op.kind != ConvKind::BackwardWeights)
+          return;
+        PlanT plan = convPlan(op, plan::DType::F32, plan::DType::F32);
+        plan.target = onGpu() ? plan.target : target;
+        std::vector<std::vector<double>> found;
+        for (const unsigned threads : {1u, 2u, 3u, 4u, 6u, 7u}) {
+          if (threads > 1 && onGpu())
+            continue;
+          StepRun run(plan);
+          run.draw(Drawn::Reals, 8);
+          run.run(testedDevice(), threads);
+          found.push_back(run.values(op.weights));
+          INFO(describe(op) << " " << target << " threads " << threads);
+          CHECK(found.back() == found.front());
+        }
+      });
+    }
+}
+
+/// Runs a plan's convolution by our own loops, also where the device prefers another method; false if there are none.
+static bool runLoops(StepRun &run, unsigned threads) {
+  const Plan &plan = run.file->plan();
+  const Program &program = *plan.programs()->Get(0);
+  const Segment &segment = *program.segments()->Get(0);
+  SlotScope scope(plan, program, *plan.ranks()->Get(0), segment);
+  Workspace workspace;
+  const auto op = makeGemmConv(*segment.steps()->Get(0)->op_as_Conv(), scope, workspace, threads);
+  if (!op)
+    return false;
+  std::vector<std::byte> memory(workspace.need + 64, std::byte{0xff}); // NaN: nothing may read what it did not write
+  workspace.memory = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  std::vector<std::byte *> table;
+  for (uint32_t slot : scope.slots())
+    table.push_back(run.slot(slot));
+  op->run(table.data(), {{1}, 0});
+  return true;
+}
+
+TEST_CASE("convolution: windows of few channels, for which the device prefers another method") {
+  if (onGpu())
+    return;
+  for (const char *target : {"x86-64-v3", "x86-64-v4"}) {
+    if (!Target::named(target)->runsHere())
+      continue;
+    for (const ConvT &each :
+         {conv(3, 3, 17, 34, 3, 2, 1), conv(1, 5, 11, 40, 5, 1, 2), conv(2, 1, 12, 33, 3, 1, 2, 1, 2),
+          conv(2, 3, 70, 48, 7, 2, 3), conv(1, 2, 1, 1, 3, 1, 4)})
+      forEachDirection(each, [&](const ConvT &op) {
+        if (!op.nhwc || op.kind != ConvKind::BackwardWeights)
+          return;
+        for (const plan::DType type : {plan::DType::F32, plan::DType::BF16}) {
+          PlanT plan = convPlan(op, type, plan::DType::F32);
+          plan.target = target;
+          StepRun reference(plan);
+          reference.draw(Drawn::Integers, 8);
+          reference.run("reference", 1);
+          for (const unsigned threads : {1u, 2u, 3u, 7u}) {
+            StepRun tested(plan);
+            tested.draw(Drawn::Integers, 8);
+            INFO(describe(op) << " " << target << " " << dtypeName(type) << " threads " << threads);
+            if (runLoops(tested, threads))
+              CHECK(tested.values(op.weights) == reference.values(op.weights));
+            else
+              CHECK(type == plan::DType::BF16); // without products of its pairs
+          }
+        }
+      });
   }
 }
 
@@ -321,8 +380,7 @@ TEST_CASE("convolution: our own loops, for each kind of vectors") {
     if (!onGpu() && !Target::named(target)->runsHere())
       continue;
     // Several panels of channels, channels that fill none or no vector, several blocks of pixels, strides with elements
-    // of the window that reach nothing. Then windows of few
-    // channels, and depthwise ones.
+    // of the window that reach nothing. Then windows of few channels, and depthwise ones.
     const ConvT all[] = {
         conv(5, 32, 14, 34, 3, 1, 1),       conv(2, 34, 9, 130, 3, 2, 1),       conv(1, 32, 10, 46, 1, 3, 0),
         conv(1, 36, 13, 34, 3, 3, 1, 1, 2), conv(2, 33, 7, 35, 3, 2, 1),        conv(3, 3, 17, 34, 3, 2, 1),
