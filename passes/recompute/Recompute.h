@@ -25,7 +25,8 @@ bool isBackward(mlir::Operation *op);
 /// model.
 void recompute(mlir::func::FuncOp train, const partitioner::Strategy &strategy, bool keptScores);
 
-/// Lets the backward pass compute results of norms again where their gradients read the norms' inputs.
+/// Lets elementwise ops of the backward pass compute results of norms of their stage again, where the norms' gradients
+/// read the norms' inputs.
 void recomputeNormResults(mlir::func::FuncOp train);
 
 } // namespace cleave::passes

@@ -3,8 +3,8 @@
 // Outputs, and gradients of inputs: the weights are packed into panels, one for each element of the window; rows are
 // pixels of the result. With a stride, pixels of the gradient of the inputs form classes that the same elements of the
 // window reach. Gradients of weights are products over pixels: each thread packs, for some pixels at a time, gradients
-// of its output channels, and multiplies them by panels of inputs that it gathers. Sums do not depend on the number of
-// threads.
+// of its output channels, and multiplies them by panels of inputs that it gathers; of few channels a panel has several
+// elements of the window, from copies of whole windows. Sums do not depend on the number of threads.
 #include "runtime/device/ConvLoops.h"
 
 #include "runtime/device/GemmKernels.h"

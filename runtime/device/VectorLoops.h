@@ -1,4 +1,5 @@
-// What the users of loops for several processors share (WinogradKernels.h, AttentionKernels.h, GemmKernels.h).
+// What the users of loops for several processors share (WinogradKernels.h, DepthwiseKernels.h, AttentionKernels.h,
+// GemmKernels.h).
 #pragma once
 #include "runtime/base/Target.h"
 #include "runtime/plan/plan_generated.h"
