@@ -57,7 +57,8 @@ bool readsAgain(Variance v, bool gpu) {
 }
 
 /// With d = x - s, where s is an element of x and thus near the mean, so that little cancels: the mean is s + sum(d) /
-/// n and the sum of squares is sum(d^2) - sum(d)^2 / n.
+/// n and the sum of squares is sum(d^2) - sum(d)^2 / n. s is in the middle: at the edges of an image, windows of
+/// convolutions cover padding.
 void shift(Variance v) {
   ir::ReduceOp op = v.squares;
   mlir::Operation *mean = v.mean.getDefiningOp();
@@ -72,11 +73,12 @@ void shift(Variance v) {
   double count = 1;
   for (int64_t dim : dims) {
     count *= static_cast<double>(shape[dim]);
+    starts[dim] = shape[dim] / 2;
     sizes[dim] = 1;
   }
   // Each user gets its own s, so that no kernel depends on another's.
-  auto first = [&] { return e.reshape(e.op<ir::SliceOp>(v.x, starts, sizes).getResult(), kept); };
-  mlir::Value apart = e.sub(v.x, e.broadcastBack(first(), shape, dims));
+  auto middle = [&] { return e.reshape(e.op<ir::SliceOp>(v.x, starts, sizes).getResult(), kept); };
+  mlir::Value apart = e.sub(v.x, e.broadcastBack(middle(), shape, dims));
   mlir::Value sum = e.sum(apart, dims), away = e.scale(sum, 1 / count);
   mlir::Value squares = e.sub(e.sum(e.mul(apart, apart), dims), e.mul(sum, away));
   auto replace = [](mlir::Operation *before, mlir::Value after) {
@@ -85,7 +87,7 @@ void shift(Variance v) {
     before->erase();
   };
   replace(op, e.max(squares, e.constantLike(squares, 0)));
-  replace(mean, e.add(first(), away));
+  replace(mean, e.add(middle(), away));
 }
 
 } // namespace
