@@ -186,10 +186,11 @@ class Model:
     make: Callable
     batch: Callable
     optimizer: Callable
+    loss: Callable = F.cross_entropy
 
 
-def sgd(weight_decay=0.0):
-    return lambda p, **o: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=weight_decay, **o)
+def sgd(weight_decay=0.0, lr=0.05, momentum=0.9):
+    return lambda p, **o: torch.optim.SGD(p, lr=lr, momentum=momentum, weight_decay=weight_decay, **o)
 
 
 def adam(kind):

@@ -1,5 +1,5 @@
-"""Trains one of models.py's models with PyTorch and prints one JSON object: every step's time, the peak memory, and the
-memory that importing PyTorch alone takes.
+"""Trains a model of models.py or survey.py with PyTorch and prints one JSON object: every step's time, the peak memory,
+and the memory that importing PyTorch alone takes.
 
 A separate process, so that its memory and threads are measured separately. Called by compare.
 """
@@ -9,7 +9,10 @@ import time
 
 import torch
 
-from models import MODELS
+import models
+import survey
+
+MODELS = models.MODELS | survey.MODELS
 
 
 def peak_kib():
@@ -36,18 +39,18 @@ def main():
     x, y = spec.batch()
     if a.mode == "channels-last":
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    criterion = torch.nn.CrossEntropyLoss()
+    inputs = x if isinstance(x, tuple) else (x,)
 
-    def loss_of(x, y):
+    def loss_of(inputs, y):
         with torch.autocast("cpu", torch.bfloat16, enabled=a.precision == "bf16"):
-            return criterion(model(x), y)
+            return spec.loss(model(*inputs), y)
 
     forward = torch.compile(loss_of) if a.mode == "compile" else loss_of
     times = []
     for _ in range(a.steps):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = forward(x, y)
+        loss = forward(inputs, y)
         loss.backward()
         optimizer.step()
         loss.item()
