@@ -75,6 +75,13 @@ private:
   bool found = false;
 };
 
+/// Whether a kernel computes with what the op reads: a product that reads a cast or a view of it needs it in memory.
+bool computes(Operation *op) {
+  if (!kernel::isFusible(op))
+    return false;
+  return !isa<ir::CastOp, ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op) || llvm::all_of(op->getUsers(), computes);
+}
+
 /// What the op may compare with 0 in place of relu(x): x, before it is rounded to bf16, which has f32's exponents.
 Value sameSign(Operation &op, Value value) {
   auto compare = dyn_cast<ir::CompareOp>(op);
@@ -107,7 +114,7 @@ void recomputeNormResults(func::FuncOp train) {
     return copy->second;
   };
   for (Operation &op : llvm::make_early_inc_range(train.getBody().front().without_terminator())) {
-    if (!isBackward(&op) || !kernel::isFusible(&op))
+    if (!isBackward(&op) || !computes(&op))
       continue;
     for (OpOperand &operand : op.getOpOperands()) {
       const Value value = operand.get();
