@@ -181,18 +181,15 @@ Tensor flip(Tensor x, std::vector<int64_t> dims, Where where) {
 
 // ---- elements of the input at computed places -----------------------------------------------------------------------
 
-/// The elements of a dimension of size `size` that a padded dimension has at the places -before, 1 - before, ...
+/// The elements of a dimension of size `size` that a reflected or replicated dimension has at the places -before, 1 -
+/// before, ...
 static Value paddedFrom(Ops &ops, Value place, PadMode mode, int64_t size) {
   const auto number = [&](int64_t n) { return ops.constantLike(place, static_cast<double>(n)); };
-  Value zero = number(0), last = number(size - 1);
+  Value zero = number(0);
   if (mode == PadMode::Replicate)
-    return ops.min(ops.max(place, zero), last);
-  if (mode == PadMode::Reflect) {
-    Value start = ops.max(place, ops.sub(zero, place));
-    return ops.min(start, ops.sub(number(2 * (size - 1)), start));
-  }
-  Value below = ops.select(ops.compare(Predicate::Lt, place, 0), ops.add(place, number(size)), place);
-  return ops.select(ops.compare(Predicate::Gt, below, last), ops.sub(below, number(size)), below);
+    return ops.min(ops.max(place, zero), number(size - 1));
+  Value start = ops.max(place, ops.sub(zero, place));
+  return ops.min(start, ops.sub(number(2 * (size - 1)), start));
 }
 
 /// Elements of a dimension for which slices are concatenated, which fuses with other ops; more are gathered.
