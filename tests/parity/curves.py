@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from philox import fnv1a64, normal, uniform, words
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SEED, STEPS = 7, 20
+SEED, STEPS = 1, 20
 
 
 def shuffled_order(count, seed, epoch):
@@ -114,23 +114,41 @@ def mlp():
             "losses": train(p, forward, optimizer, *digits(), 48, 1)}
 
 
+def margin(x):
+    """How far values [n, c, h, w] are from another decision of a ReLU or of max-pooling behind it. Equal values of a
+    window are no decision."""
+    windows = F.unfold(x.detach().flatten(0, 1).unsqueeze(1), 2, stride=2)
+    first, second = windows.topk(2, dim=1).values.unbind(1)
+    gaps = (first - second)[first > 0]
+    return min(first.abs().min(), gaps[gaps > 1e-12].min()).item()
+
+
 def convnet():
     p = Parameters()
+    margins = []
 
     def block(name, n_in, n_out):
         bound = 1 / math.sqrt(n_in * 25)
         weight = p.uniform(f"{name}.conv.weight", [n_out, n_in, 5, 5], bound)
         bias = p.uniform(f"{name}.conv.bias", [n_out], bound)
         scale, shift = p.constant(f"{name}.norm.weight", [n_out], 1.0), p.constant(f"{name}.norm.bias", [n_out], 0.0)
-        return lambda x: F.max_pool2d(
-            F.batch_norm(F.conv2d(x, weight, bias, padding=2), None, None, scale, shift, True, 0.1, 1e-5).relu(), 2)
+
+        def forward(x):
+            x = F.batch_norm(F.conv2d(x, weight, bias, padding=2), None, None, scale, shift, True, 0.1, 1e-5)
+            margins.append(margin(x))
+            return F.max_pool2d(x.relu(), 2)
+
+        return forward
 
     block1, block2, fc = block("block1", 1, 16), block("block2", 16, 32), p.linear("fc", 32 * 7 * 7, 10)
     optimizer = torch.optim.Adam(p.all.values(), 0.001)
     arguments = ["--batch", "48", "--microbatches", "2", "--seed", str(SEED)]
     forward = lambda image: F.linear(block2(block1(image)).flatten(1), *fc)
-    return {"program": "convnet", "data": "digits", "arguments": arguments,
-            "losses": train(p, forward, optimizer, *digits(), 48, 2)}
+    losses = train(p, forward, optimizer, *digits(), 48, 2)
+    # Adam divides a gradient by its size: one decision that rounding changes in the first step can change the second loss
+    # by 1e-5. compare_curves.py tolerates that only in later steps.
+    assert min(margins[:4]) > 1e-5, "another seed is needed: a decision of the first step is close"
+    return {"program": "convnet", "data": "digits", "arguments": arguments, "losses": losses}
 
 
 def gpt():

@@ -1,4 +1,5 @@
 // Emits the loops of a kernel.
+#include "ir/graph/Enums.h"
 #include "passes/codegen/cpu/Emit.h"
 #include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/nest/Affine.h"
@@ -8,6 +9,10 @@
 namespace cleave::passes::kernel {
 
 using V = llvm::Value *;
+
+static bool isFloatSum(const LoopValue &v) {
+  return v.kind == ValueKind::Reduce && v.combine == ReduceKind::Sum && isFloat(v.type);
+}
 
 llvm::Function *emitKernel(const LoopNest &nest, const Sizes &sizes, llvm::Module &module, const std::string &name) {
   return KernelEmitter(nest, sizes, module, name).run();
@@ -38,6 +43,10 @@ KernelEmitter::KernelEmitter(const LoopNest &nest, const Sizes &sizes, llvm::Mod
   scalars = function->getArg(1);
   begin = function->getArg(2);
   end = function->getArg(3);
+  if (p.shape != Shape::Map && llvm::any_of(p.values, isFloatSum)) {
+    levels.emplace_back();
+    partLevel = static_cast<int>(levels.size()) - (p.shape == Shape::Columns ? 3 : 2);
+  }
 }
 
 void KernelEmitter::at(int level) {
@@ -53,6 +62,8 @@ int KernelEmitter::loopLevel(int loop) const {
     return p.shape == Shape::Columns ? 1 : static_cast<int>(levels.size()) - 1;
   if (!p.loops[loop].reduced)
     return 1;
+  if (p.shape == Shape::Columns && loop == reducedLoopsInside.back())
+    return static_cast<int>(levels.size()) - 2;
   for (size_t i = 0; i < reducedLoopsInside.size(); ++i)
     if (reducedLoopsInside[i] == loop)
       return 2 + static_cast<int>(i);
@@ -234,13 +245,18 @@ void KernelEmitter::sweep(int s) {
   for (int i = 0; i < static_cast<int>(p.values.size()); ++i) {
     if (p.values[i].kind != ValueKind::Reduce || p.placements[i].sweep != s + 1)
       continue;
-    Accumulator a{i, {}};
+    Accumulator a{i, {}, {}};
     bool vector = p.shape == Shape::Rows || onVector(p.placements[p.values[i].operands[0]].loops);
-    for (int c = 0; c < p.unroll; ++c) {
+    const auto addSlot = [&](std::vector<llvm::AllocaInst *> &slots) {
       llvm::IRBuilder<> atEntry(&entry->front());
-      a.slots.push_back(atEntry.CreateAlloca(shaped(compute(p.values[i].type), vector)));
+      slots.push_back(atEntry.CreateAlloca(shaped(compute(p.values[i].type), vector)));
       at(1);
-      b.CreateStore(identity(p.values[i].combine, p.values[i].type, vector), a.slots.back());
+      b.CreateStore(identity(p.values[i].combine, p.values[i].type, vector), slots.back());
+    };
+    for (int c = 0; c < p.unroll; ++c) {
+      addSlot(a.slots);
+      if (partLevel >= 0 && isFloatSum(p.values[i]))
+        addSlot(a.totals);
     }
     accumulators.push_back(std::move(a));
   }
@@ -254,18 +270,58 @@ void KernelEmitter::sweep(int s) {
 }
 
 void KernelEmitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
-  if (next < reducedLoopsInside.size()) {
+  if (p.shape == Shape::Columns && next + 1 == reducedLoopsInside.size()) {
+    innermostLoop(reducedLoopsInside[next], number(0), extentOf(reducedLoopsInside[next]), 1, s, accumulators);
+  } else if (next < reducedLoopsInside.size()) {
     int loop = reducedLoopsInside[next];
     OpenLoop l = open(2 + static_cast<int>(next), number(0), extentOf(loop), 1);
     indices[loop] = l.index;
     reducedLoops(next + 1, s, accumulators);
     close(l);
-  } else if (p.shape == Shape::Rows) {
-    vectorLoop(number(0), extentOf(p.vectorLoop), p.loops[p.vectorLoop].extent, s, accumulators);
   } else {
-    levels.back().block = levels[levels.size() - 2].block; // the level of the vector loop stays empty
-    body(p.unroll, s, accumulators);
+    vectorLoop(number(0), extentOf(p.vectorLoop), p.loops[p.vectorLoop].extent, s, accumulators);
   }
+}
+
+void KernelEmitter::innermostLoop(int loop, V low, V high, int64_t step, int s,
+                                  std::vector<Accumulator> &accumulators) {
+  constexpr int64_t mostSummed = 64;
+  const int level = loopLevel(loop);
+  const bool inParts = llvm::any_of(accumulators, [](const Accumulator &a) { return !a.totals.empty(); });
+  std::optional<OpenLoop> part;
+  V from = low, to = high;
+  if (inParts) {
+    part = open(partLevel, low, high, step * mostSummed);
+    at(partLevel);
+    from = part->index;
+    V after = b.CreateNSWAdd(from, part->step);
+    to = b.CreateSelect(b.CreateICmpSLT(after, high), after, high);
+  } else if (partLevel >= 0) {
+    levels[partLevel].block = levels[partLevel - 1].block;
+  }
+  OpenLoop l = open(level, from, to, step);
+  indices[loop] = l.index;
+  if (p.shape == Shape::Columns)
+    levels.back().block = levels[level].block; // the level of the vector loop stays empty
+  body(p.unroll, s, accumulators);
+  close(l);
+  if (inParts) {
+    finishPart(partLevel, accumulators);
+    close(*part);
+  } else if (partLevel >= 0) {
+    levels[partLevel - 1].block = levels[partLevel].block;
+  }
+}
+
+/// Adds the parts of float sums to their totals and begins new ones.
+void KernelEmitter::finishPart(int level, std::vector<Accumulator> &accumulators) {
+  at(level);
+  for (const Accumulator &a : accumulators)
+    for (size_t c = 0; c < a.totals.size(); ++c) {
+      auto *type = a.slots[c]->getAllocatedType();
+      b.CreateStore(b.CreateFAdd(b.CreateLoad(type, a.totals[c]), b.CreateLoad(type, a.slots[c])), a.totals[c]);
+      b.CreateStore(llvm::Constant::getNullValue(type), a.slots[c]);
+    }
 }
 
 /// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if the form of the
@@ -282,21 +338,22 @@ void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::
     } else if (staticExtent >= 0 && staticExtent % step == 0) {
       whole = high;
     } else {
-      at(level - 1);
+      at(partLevel >= 0 ? partLevel - 1 : level - 1);
       whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), number(-step)));
     }
-    OpenLoop l = open(level, low, whole, step);
-    indices[p.vectorLoop] = l.index;
-    body(p.unroll, s, accumulators);
-    close(l);
+    innermostLoop(p.vectorLoop, low, whole, step, s, accumulators);
     rest = whole;
   }
   if (staticExtent < 0 || staticExtent % step) {
+    if (partLevel >= 0)
+      levels[partLevel].block = levels[partLevel - 1].block;
     OpenLoop l = open(level, rest, high, p.width);
     indices[p.vectorLoop] = l.index;
     laneLimit = staticExtent >= 0 && staticExtent % p.width == 0 ? nullptr : high; // `low` is a multiple of the width
     body(1, s, accumulators);
     close(l);
+    if (partLevel >= 0)
+      levels[partLevel - 1].block = levels[partLevel].block;
     laneLimit = nullptr;
   }
 }
@@ -346,11 +403,12 @@ void KernelEmitter::body(int copies, int s, std::vector<Accumulator> &accumulato
 
 /// Ends a sweep: combines copies and lanes in a fixed order; the results are values of the row.
 void KernelEmitter::finish(std::vector<Accumulator> &accumulators) {
+  finishPart(1, accumulators);
   for (const Accumulator &a : accumulators) {
     const LoopValue &v = p.values[a.value];
     at(1);
     std::vector<V> parts;
-    for (llvm::AllocaInst *slot : a.slots)
+    for (llvm::AllocaInst *slot : a.totals.empty() ? a.slots : a.totals)
       parts.push_back(b.CreateLoad(slot->getAllocatedType(), slot));
     if (p.shape == Shape::Columns) {
       bool vector = onVector(p.placements[a.value].loops);

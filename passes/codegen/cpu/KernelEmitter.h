@@ -2,7 +2,8 @@
 //
 // Levels: 0 the kernel, 1 the row (the parallel loop), 2 and above the loops inside a row, vector loop last. A value is
 // emitted at the level of the innermost loop that it depends on, at the current end of that level, which dominates all
-// later code of the level. In Columns the vector loop belongs to the row level.
+// later code of the level. In Columns the vector loop belongs to the row level. On CPUs, if there are float sums, a
+// level stands above the innermost reduced loop: the loop over its parts.
 #pragma once
 #include "passes/codegen/Math.h"
 #include "passes/codegen/nest/Sizes.h"
@@ -36,8 +37,9 @@ protected:
     int level;
   };
   struct Accumulator {
-    int value;                             // the Reduce
-    std::vector<llvm::AllocaInst *> slots; // per copy
+    int value;                              // the Reduce
+    std::vector<llvm::AllocaInst *> slots;  // per copy
+    std::vector<llvm::AllocaInst *> totals; // per copy; of a float sum, the sum of its finished parts
   };
 
   // structure
@@ -49,6 +51,11 @@ protected:
   void sweep(int s);
   virtual void reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators);
   void vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators);
+  /// The innermost loop of a sweep. Float sums are added up in parts of `mostSummed` iterations: the rounding errors of
+  /// a sum of n numbers grow with mostSummed + n / mostSummed, not with n (Higham, The accuracy of floating point
+  /// summation, 1993).
+  void innermostLoop(int loop, V low, V high, int64_t step, int s, std::vector<Accumulator> &accumulators);
+  void finishPart(int level, std::vector<Accumulator> &accumulators);
   void body(int copies, int s, std::vector<Accumulator> &accumulators);
   virtual void finish(std::vector<Accumulator> &accumulators);
   virtual void endStores();
@@ -133,6 +140,7 @@ protected:
     int64_t begin = 0, end = 0;
   } piece; // of the vector loop: its index is within; unknown if empty
   int currentSweep = 0;
+  int partLevel = -1; // of the loop over parts of a sum; -1: there is none
 };
 
 } // namespace cleave::passes::kernel

@@ -326,6 +326,25 @@ TEST_CASE("columns: bias gradient with its prologue stored, siblings") {
   }
 }
 
+TEST_CASE("rounding errors of a sum do not grow with its length") {
+  // Equal numbers: their rounding errors do not cancel. One after the other, 20,000 times 0.1 is wrong by 1.7e-4.
+  const auto sum = [](std::vector<int64_t> shape, std::vector<int64_t> dims, int64_t left) {
+    GraphMaker m;
+    int x = m.input(shape);
+    if (left) {
+      shape[1] -= left; // the loops of a slice cannot become one
+      x = m.slice(x, {0, left, 0}, shape);
+    }
+    m.graph.outputs = {m.reduce(ReduceKind::Sum, m.add(m.mul(x, m.constant(shape, 0)), m.constant(shape, 0.1)), dims)};
+    check(m.graph, 4e-6);
+  };
+  sum({20000, 48}, {0}, 0);
+  sum({3, 20000, 20}, {1}, 0);
+  sum({20, 1003, 16}, {0, 1}, 3);
+  sum({2, 100001}, {1}, 0);
+  sum({2, 5, 20003}, {1, 2}, 0);
+}
+
 TEST_CASE("a quotient has the same bits in every loop that computes it") {
   // The gradient of a largest element is divided by the number of elements that are equal to it.
   for (const Target target : {Target::X86_64_v3, Target::X86_64_v4})
