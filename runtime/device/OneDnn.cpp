@@ -6,6 +6,7 @@
 #include "runtime/device/CpuDevice.h"
 #include "runtime/device/HostDevice.h"
 #include "runtime/device/Parallel.h"
+#include "runtime/device/Pool.h"
 #include "runtime/plan/DTypes.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -90,11 +91,11 @@ protected:
       throw environmentError(
           fmt::format("cpu: attention is f32 or bf16, for x86-64-v3 or more, found {}", dtypeName(attention->dtype())));
     }
+    if (const plan::Pool *pool = step.op_as_Pool())
+      return makePool(*pool, scope, threads);
     try {
-      if (step.op_type() == plan::StepOp::Matmul)
-        return makeOneDnnMatmul(step, scope, context);
-      return step.op_type() == plan::StepOp::Conv ? makeOneDnnConv(step, scope, context)
-                                                  : makeOneDnnPool(step, scope, context);
+      return step.op_type() == plan::StepOp::Matmul ? makeOneDnnMatmul(step, scope, context)
+                                                    : makeOneDnnConv(step, scope, context);
     } catch (const dnnl::error &error) {
       throw environmentError(
           fmt::format("cpu: onednn has no primitive for a {} step: {}", EnumNameStepOp(step.op_type()), error.what()));

@@ -92,6 +92,5 @@ ProductMethods productMethods(const plan::Conv &op, SlotScope &scope, OneDnnCont
 
 std::unique_ptr<Op> makeOneDnnMatmul(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 std::unique_ptr<Op> makeOneDnnConv(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
-std::unique_ptr<Op> makeOneDnnPool(const plan::Step &step, SlotScope &scope, OneDnnContext &context);
 
 } // namespace cleave
