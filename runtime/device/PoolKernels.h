@@ -15,7 +15,7 @@ struct PoolShape {
 };
 
 /// For elements in f32 and bf16, and places in bytes and in 32-bit numbers: the element of its window, in row order,
-/// that is the largest.
+/// that is the largest (unused, and null, for averages).
 struct PoolKernels {
   /// Row y of the result of an image; `places` of the image.
   void (*forward[2][2])(const PoolShape &shape, const void *image, int64_t y, void *out, void *places);
