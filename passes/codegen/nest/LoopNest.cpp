@@ -313,6 +313,17 @@ void chooseUnroll(LoopNest &p) {
   else
     while (p.unroll * 2 <= most && p.unroll * 2 * blocks <= vectors)
       p.unroll *= 2;
+  if (p.shape != Shape::Columns || p.loops[p.vectorLoop].extent % p.width)
+    return;
+  // Blocks that divide the columns need no masks, which AVX2 does not have for elements of less than 4 bytes.
+  int whole = 1;
+  for (int u = 2; u <= most && u * blocks <= vectors; ++u)
+    if (vectors % u == 0)
+      whole = u;
+  const bool slowMasks =
+      p.width < 16 && std::any_of(p.buffers.begin(), p.buffers.end(), [](DType type) { return dtypeSize(type) < 4; });
+  if (slowMasks || 2 * whole >= p.unroll)
+    p.unroll = whole;
 }
 
 void chooseExtent(LoopNest &p) {

@@ -345,6 +345,20 @@ TEST_CASE("rounding errors of a sum do not grow with its length") {
   sum({2, 5, 20003}, {1, 2}, 0);
 }
 
+TEST_CASE("columns: blocks divide them, so that no lanes are masked") {
+  for (int64_t c : {8, 24, 40, 88, 144, 1000}) {
+    GraphMaker m;
+    std::vector<int64_t> shape{4, 40, c};
+    int keep = m.input(shape, DType::I1), dy = m.input(shape);
+    m.graph.outputs = {m.reduce(ReduceKind::Sum, m.op(NodeKind::Select, {keep, dy, m.constant(shape, 0)}), {1})};
+    const auto nest = loopNestOf(m.graph, nullptr, 8);
+    REQUIRE(nest);
+    CHECK(nest->shape == Shape::Columns);
+    CHECK(c % (nest->width * nest->unroll) == 0);
+    check(m.graph);
+  }
+}
+
 TEST_CASE("a quotient has the same bits in every loop that computes it") {
   // The gradient of a largest element is divided by the number of elements that are equal to it.
   for (const Target target : {Target::X86_64_v3, Target::X86_64_v4})
