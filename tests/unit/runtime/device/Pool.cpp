@@ -3,6 +3,7 @@
 #include "runtime/device/Philox.h"
 #include "runtime/device/PoolKernels.h"
 
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
