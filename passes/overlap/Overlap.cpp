@@ -6,9 +6,9 @@
 #include "runtime/base/AxisRole.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-#include <numeric>
 #include <vector>
 
 using namespace mlir;
@@ -59,7 +59,7 @@ Operation *placeBefore(Operation *previous) {
 /// The moves made in a function among the collectives of a stream.
 struct Moves {
   std::vector<std::pair<Operation *, Operation *>> moved; // a gather and the op that followed it, in order
-  std::vector<size_t> order;                              // of the collectives, by their former places
+  std::vector<size_t> order; // of all collectives, also those of the other stream, by their former places
 
   void undo() const {
     for (const auto &[op, before] : llvm::reverse(moved))
@@ -69,12 +69,14 @@ struct Moves {
 
 template <typename InStream> Moves moveGathers(func::FuncOp function, InStream &&inStream) {
   std::vector<Operation *> collectives;
+  llvm::DenseMap<Operation *, size_t> places;
   for (Operation &op : function.getBody().front())
-    if (ArrayAttr axes = axesOf(op); axes && inStream(axes))
-      collectives.push_back(&op);
+    if (ArrayAttr axes = axesOf(op)) {
+      places.try_emplace(&op, places.size());
+      if (inStream(axes))
+        collectives.push_back(&op);
+    }
   Moves moves;
-  moves.order.resize(collectives.size());
-  std::iota(moves.order.begin(), moves.order.end(), 0);
   for (size_t i = 1; i < collectives.size(); ++i) {
     Operation *gather = collectives[i], *place = placeBefore(collectives[i - 1]);
     if (!isa<dist::AllGatherOp>(gather) || !place)
@@ -86,11 +88,12 @@ template <typename InStream> Moves moveGathers(func::FuncOp function, InStream &
       continue;
     moves.moved.emplace_back(gather, gather->getNextNode());
     gather->moveBefore(place);
-    for (size_t at = i; at > 0 && gather->isBeforeInBlock(collectives[at - 1]); --at) {
+    for (size_t at = i; at > 0 && gather->isBeforeInBlock(collectives[at - 1]); --at)
       std::swap(collectives[at], collectives[at - 1]);
-      std::swap(moves.order[at], moves.order[at - 1]);
-    }
   }
+  for (Operation &op : function.getBody().front())
+    if (auto found = places.find(&op); found != places.end())
+      moves.order.push_back(found->second);
   return moves;
 }
 
