@@ -1,6 +1,6 @@
 // Emits the loops of a kernel.
-#include "ir/graph/Enums.h"
 #include "passes/codegen/cpu/Emit.h"
+#include "ir/graph/Enums.h"
 #include "passes/codegen/cpu/KernelEmitter.h"
 #include "passes/codegen/nest/Affine.h"
 
@@ -271,7 +271,8 @@ void KernelEmitter::sweep(int s) {
 
 void KernelEmitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &accumulators) {
   if (p.shape == Shape::Columns && next + 1 == reducedLoopsInside.size()) {
-    innermostLoop(reducedLoopsInside[next], number(0), extentOf(reducedLoopsInside[next]), 1, s, accumulators);
+    innermostLoop(reducedLoopsInside[next], number(0), extentOf(reducedLoopsInside[next]), 1, p.unroll, s,
+                  accumulators);
   } else if (next < reducedLoopsInside.size()) {
     int loop = reducedLoopsInside[next];
     OpenLoop l = open(2 + static_cast<int>(next), number(0), extentOf(loop), 1);
@@ -283,11 +284,13 @@ void KernelEmitter::reducedLoops(size_t next, int s, std::vector<Accumulator> &a
   }
 }
 
-void KernelEmitter::innermostLoop(int loop, V low, V high, int64_t step, int s,
+void KernelEmitter::innermostLoop(int loop, V low, V high, int64_t step, int copies, int s,
                                   std::vector<Accumulator> &accumulators) {
   constexpr int64_t mostSummed = 64;
   const int level = loopLevel(loop);
-  const bool inParts = llvm::any_of(accumulators, [](const Accumulator &a) { return !a.totals.empty(); });
+  // Fewer copies: the last few vectors.
+  const bool inParts =
+      copies == p.unroll && llvm::any_of(accumulators, [](const Accumulator &a) { return !a.totals.empty(); });
   std::optional<OpenLoop> part;
   V from = low, to = high;
   if (inParts) {
@@ -303,7 +306,7 @@ void KernelEmitter::innermostLoop(int loop, V low, V high, int64_t step, int s,
   indices[loop] = l.index;
   if (p.shape == Shape::Columns)
     levels.back().block = levels[level].block; // the level of the vector loop stays empty
-  body(p.unroll, s, accumulators);
+  body(copies, s, accumulators);
   close(l);
   if (inParts) {
     finishPart(partLevel, accumulators);
@@ -327,7 +330,6 @@ void KernelEmitter::finishPart(int level, std::vector<Accumulator> &accumulators
 /// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if the form of the
 /// loops may depend on it, else -1.
 void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
-  int level = static_cast<int>(levels.size()) - 1;
   int64_t step = p.width * p.unroll;
   V rest = low;
   laneLimit = nullptr;
@@ -338,22 +340,15 @@ void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::
     } else if (staticExtent >= 0 && staticExtent % step == 0) {
       whole = high;
     } else {
-      at(partLevel >= 0 ? partLevel - 1 : level - 1);
+      at((partLevel >= 0 ? partLevel : loopLevel(p.vectorLoop)) - 1);
       whole = b.CreateAdd(low, b.CreateAnd(b.CreateSub(high, low), number(-step)));
     }
-    innermostLoop(p.vectorLoop, low, whole, step, s, accumulators);
+    innermostLoop(p.vectorLoop, low, whole, step, p.unroll, s, accumulators);
     rest = whole;
   }
   if (staticExtent < 0 || staticExtent % step) {
-    if (partLevel >= 0)
-      levels[partLevel].block = levels[partLevel - 1].block;
-    OpenLoop l = open(level, rest, high, p.width);
-    indices[p.vectorLoop] = l.index;
     laneLimit = staticExtent >= 0 && staticExtent % p.width == 0 ? nullptr : high; // `low` is a multiple of the width
-    body(1, s, accumulators);
-    close(l);
-    if (partLevel >= 0)
-      levels[partLevel - 1].block = levels[partLevel].block;
+    innermostLoop(p.vectorLoop, rest, high, p.width, 1, s, accumulators);
     laneLimit = nullptr;
   }
 }

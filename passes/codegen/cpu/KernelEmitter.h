@@ -54,7 +54,7 @@ protected:
   /// The innermost loop of a sweep. Float sums are added up in parts of `mostSummed` iterations: the rounding errors of
   /// a sum of n numbers grow with mostSummed + n / mostSummed, not with n (Higham, The accuracy of floating point
   /// summation, 1993).
-  void innermostLoop(int loop, V low, V high, int64_t step, int s, std::vector<Accumulator> &accumulators);
+  void innermostLoop(int loop, V low, V high, int64_t step, int copies, int s, std::vector<Accumulator> &accumulators);
   void finishPart(int level, std::vector<Accumulator> &accumulators);
   void body(int copies, int s, std::vector<Accumulator> &accumulators);
   virtual void finish(std::vector<Accumulator> &accumulators);
