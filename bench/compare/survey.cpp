@@ -300,6 +300,19 @@ Forward bert(Net &n) {
   };
 }
 
+/// A GPT with dropout everywhere, also of attention's probabilities.
+Forward dropoutGpt(Net &n) {
+  const Layer words = n.embed(256, 256);
+  const auto *positions = n.make<Parameter>("positions", Shape{1024, 256});
+  Layer all = words >> [=](Tensor x) { return tenth(x + *positions); };
+  for (int i = 0; i < 2; ++i) {
+    const Attention attend = n.attention(256, true);
+    all = all >> residual(n.layerNorm(256) >> [=](Tensor x) { return tenth(attend(x, x, {})); }) >>
+          residual(n.layerNorm(256) >> n.mlp(256, 1024) >> tenth);
+  }
+  return one(all >> n.layerNorm(256) >> n.linear(256, 256));
+}
+
 /// Encoder and decoder (Vaswani et al. 2017).
 Forward translation(Net &n) {
   const Layer from = n.embed(8000, 256), to = n.embed(8000, 256), head = n.linear(256, 8000);
@@ -430,6 +443,7 @@ int main(int argc, char **argv) {
       {"generator", {generator, 4, {image(96), image(96)}, mseLoss}},
       {"deeplab", {deepLab, 4, {image(192), below(21, {192, 192})}}},
       {"bert", {bert, 4, {below(30522, {128}), below(65, {1, 1, 1}), below(30522, {128})}}},
+      {"gpt-dropout", {dropoutGpt, 2, {below(256, {1024}), below(256, {1024})}}},
       {"translation",
        {translation, 8, {below(8000, {128}), below(8000, {128}), below(65, {1, 1, 1}), below(8000, {128})}}},
       {"bigru", {biGru, 32, {below(5000, {64}), below(10)}}},

@@ -211,6 +211,15 @@ def bert():
     return Do(forward, words, places, bias, start, one, two, last)
 
 
+def dropout_gpt():
+    places, layers = nn.Parameter(torch.zeros(1024, 256)), []
+    for _ in range(2):
+        layers += [residual(chain(nn.LayerNorm(256), attention(256, True), nn.Dropout(0.1))),
+                   residual(chain(nn.LayerNorm(256), mlp(256, 1024), nn.Dropout(0.1)))]
+    words, rest = nn.Embedding(256, 256), chain(nn.Dropout(0.1), *layers, nn.LayerNorm(256), nn.Linear(256, 256), nn.Flatten(0, 1))
+    return Do(lambda ids: rest(words(ids) + places), words, places, rest)
+
+
 def translation():
     a, b, head = nn.Embedding(8000, 256), nn.Embedding(8000, 256), nn.Linear(256, 8000)
     places, blocks = nn.Parameter(torch.zeros(2, 128, 256)), (block(), block(), block(True), block(True))
@@ -286,6 +295,7 @@ MODELS = {
     "bert": other(bert, 4, ((128,), 30522), ((128,), 30522), ((1, 1, 1), 65)),
     "gpt-50257": Model(lambda: Gpt(2, 256, 4, 128, 50257), lambda: text(4, 128, 50257), adam(torch.optim.AdamW)),
     "gpt-1024": Model(lambda: Gpt(2, 256, 4, 1024, 256), lambda: text(2, 1024, 256), adam(torch.optim.AdamW)),
+    "gpt-dropout": other(dropout_gpt, 2, ((1024,), 256), ((1024,), 256)),
     "translation": other(translation, 8, ((128,), 8000), ((128,), 8000), ((128,), 8000), ((1, 1, 1), 65)),
     "bigru": other(lambda: chain(nn.Embedding(5000, 128), nn.GRU(128, 256, 2, batch_first=True, bidirectional=True),
                                  Do(lambda result: result[0].mean(1)), nn.Linear(512, 10)), 32, ((), 10), ((64,), 5000)),

@@ -1,11 +1,10 @@
-// Attention, and rotary position embedding. Attention without a mask and dropout becomes one op, causal or not;
-// otherwise it is composed of products and softmax.
+// Attention, and rotary position embedding.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
-#include "frontend/trace/Statistics.h"
 
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -19,73 +18,15 @@ namespace {
 
 constexpr const char *attention = "scaledDotProductAttention";
 
-/// Attention composed of smaller ops.
-struct Attention {
-  Ops &ops;
-  const AttentionOptions &options;
-  Where where;
-  double scale;
-  Shape scores; ///< [b, heads, t, s]
-
-  Tensor broadcast(Tensor x, const Shape &shape, const std::vector<int64_t> &dims) {
-    return tensorOf(ops.broadcast(valueOf(x), shape, dims));
-  }
-
-  /// Repeats each head of [b, kvHeads, s, d] for the queries that share it: [b, heads, s, d].
-  Tensor forEveryHead(Tensor x, int64_t heads) {
-    const Shape own = x.shape();
-    if (own[1] == heads)
-      return x;
-    Tensor groups = broadcast(x, {own[0], own[1], heads / own[1], own[2], own[3]}, {0, 1, 3, 4});
-    return reshape(groups, {own[0], heads, own[2], own[3]}, where);
-  }
-
-  Tensor positions(int64_t dim) { return tensorOf(ops.iota({scores[2], scores[3]}, dim)); }
-
-  /// The causal mask [t, s]: true for positions that may be attended to.
-  Tensor causalMask() {
-    const int64_t later = options.alignment == CausalAlignment::LowerRight ? scores[3] - scores[2] : 0;
-    Tensor last = Operand(positions(0), where) + Operand(later, where);
-    return tensorOf(ops.compare(Predicate::Ge, valueOf(last), valueOf(positions(1))));
-  }
-
-  /// Broadcasts `mask` to the scores' shape.
-  Tensor wide(Tensor mask) {
-    Shape kept;
-    std::vector<int64_t> dims;
-    const Shape own = mask.shape();
-    const size_t lead = scores.size() - own.size();
-    for (size_t i = 0; i < own.size(); ++i)
-      if (own[i] == scores[lead + i]) {
-        kept.push_back(own[i]);
-        dims.push_back(static_cast<int64_t>(lead + i));
-      }
-    return own == scores ? mask : broadcast(reshape(mask, kept, where), scores, dims);
-  }
-
-  /// onTrue if the mask is true, otherwise `number`.
-  Tensor choose(Tensor mask, Tensor onTrue, double number) {
-    mlir::Value otherwise = ops.constantLike(valueOf(onTrue), number);
-    return tensorOf(ops.select(valueOf(mask), valueOf(onTrue), otherwise));
-  }
-
-  Tensor composed(Tensor q, Tensor k, Tensor v) {
-    Tensor x = Operand(inSingle(matmul(q, transpose(k, -2, -1, where), where), where), where) * Operand(scale, where);
-    std::vector<Tensor> seen; // i1 masks
-    if (options.causal)
-      seen.push_back(wide(causalMask()));
-    if (options.mask.defined() && options.mask.dtype() == DType::I1)
-      seen.push_back(wide(options.mask));
-    else if (options.mask.defined())
-      x = Operand(x, where) + wide(options.mask);
-    for (Tensor mask : seen)
-      x = choose(mask, x, -1e38);
-    x = softmax(x, -1, where);
-    for (Tensor mask : seen) // zeroes rows that are fully masked
-      x = choose(mask, x, 0);
-    return matmul(dropout(x, options.dropout, where), v, where);
-  }
-};
+/// Repeats each head of [b, kvHeads, s, d] for the queries that share it: [b, heads, s, d].
+Tensor forEveryHead(Ops &ops, Tensor x, int64_t heads) {
+  const Shape own = x.shape();
+  if (own[1] == heads)
+    return x;
+  mlir::Value groups =
+      ops.broadcast(valueOf(x), {own[0], own[1], heads / own[1], own[2], own[3]}, {0, 1, 3, 4});
+  return tensorOf(ops.reshape(groups, {own[0], heads, own[2], own[3]}));
+}
 
 void checkAttention(Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Where where) {
   const Facts facts = {fact(q, "q"), fact(k, "k"), fact(v, "v")};
@@ -124,19 +65,48 @@ void checkMask(Tensor mask, Tensor q, const Shape &scores, Where where) {
         facts, where);
 }
 
+/// What attention computes besides products; null if there is none.
+struct Extras {
+  mlir::Value bias, keep;
+};
+
 /// The op. It aligns a causal mask at the lower right, which is also the upper left if there are as many queries as
 /// keys.
-Tensor fused(Ops &ops, Tensor q, Tensor k, Tensor v, double scale, bool causal) {
-  return tensorOf(ops.op<AttentionOp>(valueOf(q), valueOf(k), valueOf(v), llvm::APFloat(scale), causal).getResult());
+Tensor fused(Ops &ops, Tensor q, Tensor k, Tensor v, const AttentionOptions &o, bool causal, Extras extras = {}) {
+  const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  return tensorOf(ops.op<AttentionOp>(valueOf(q), valueOf(k), valueOf(v), extras.bias, extras.keep,
+                                      llvm::APFloat(scale), causal, llvm::APFloat(extras.keep ? o.dropout : 0))
+                      .getResult());
 }
 
 /// Causal attention aligned at the upper left: no query attends to a key beyond the number of queries, and queries
 /// beyond the number of keys attend to all.
-Tensor upperLeft(Ops &ops, Tensor q, Tensor k, Tensor v, double scale, Where where) {
+Tensor upperLeft(Ops &ops, Tensor q, Tensor k, Tensor v, const AttentionOptions &o, Where where) {
   const int64_t t = q.size(2), s = k.size(2), both = std::min(t, s);
   const auto first = [&](Tensor x) { return x.size(2) == both ? x : slice(x, 2, 0, both, where); };
-  Tensor result = fused(ops, first(q), first(k), first(v), scale, true);
-  return t <= s ? result : concat({result, fused(ops, slice(q, 2, s, t, where), k, v, scale, false)}, 2, where);
+  Tensor result = fused(ops, first(q), first(k), first(v), o, true);
+  return t <= s ? result : concat({result, fused(ops, slice(q, 2, s, t, where), k, v, o, false)}, 2, where);
+}
+
+/// `x` where the mask is true, elsewhere -infinity.
+mlir::Value hide(Ops &ops, mlir::Value mask, mlir::Value x) {
+  return ops.select(mask, x, ops.constantLike(x, -std::numeric_limits<double>::infinity()));
+}
+
+/// The mask as numbers that are added to the scores; null if there is none. `upperLeft`: it also hides later keys.
+mlir::Value biasOf(Ops &ops, Tensor mask, const Shape &scores, bool upperLeft) {
+  mlir::Value bias;
+  if (mask.defined() && mask.dtype() == DType::I1)
+    bias = hide(ops, valueOf(mask), ops.constant(ops.trace.type(mask.shape(), ops.trace.element(DType::F32)), 0));
+  else if (mask.defined())
+    bias = ops.cast(valueOf(mask), DType::F32);
+  if (bias)
+    bias = ops.broadcastTo(bias, scores);
+  if (!upperLeft)
+    return bias;
+  if (!bias)
+    bias = ops.constant(ops.trace.type(scores, ops.trace.element(DType::F32)), 0);
+  return hide(ops, ops.compare(Predicate::Ge, ops.iota(scores, 2), ops.iota(scores, 3)), bias);
 }
 
 } // namespace
@@ -144,16 +114,17 @@ Tensor upperLeft(Ops &ops, Tensor q, Tensor k, Tensor v, double scale, Where whe
 Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, AttentionOptions o, Where where) {
   Ops ops(attention, where);
   checkAttention(q, k, v, o, where);
-  const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  Attention made{ops, o, where, scale, {q.size(0), q.size(1), q.size(2), k.size(2)}};
+  const Shape scores{q.size(0), q.size(1), q.size(2), k.size(2)};
   if (o.mask.defined())
-    checkMask(o.mask, q, made.scores, where);
-  k = made.forEveryHead(k, q.size(1));
-  v = made.forEveryHead(v, q.size(1));
-  if (o.mask.defined() || (o.dropout > 0 && ops.trace.training()))
-    return made.composed(q, k, v);
-  return o.causal && o.alignment == CausalAlignment::UpperLeft ? upperLeft(ops, q, k, v, scale, where)
-                                                               : fused(ops, q, k, v, scale, o.causal);
+    checkMask(o.mask, q, scores, where);
+  k = forEveryHead(ops, k, q.size(1));
+  v = forEveryHead(ops, v, q.size(1));
+  const bool drops = o.dropout > 0 && ops.trace.training();
+  const bool otherCorner = o.causal && o.alignment == CausalAlignment::UpperLeft && q.size(2) != k.size(2);
+  if (otherCorner && !o.mask.defined() && !drops)
+    return upperLeft(ops, q, k, v, o, where);
+  const Extras extras{biasOf(ops, o.mask, scores, otherCorner), drops ? ops.keepMask(scores, o.dropout) : nullptr};
+  return fused(ops, q, k, v, o, o.causal && !otherCorner, extras);
 }
 
 // ---- rotary position embedding --------------------------------------------------------------------------------------

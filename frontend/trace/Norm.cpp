@@ -86,11 +86,7 @@ Tensor dropout(Tensor x, double p, Where where) {
     failRule("dropout", 1, fmt::format("the probability must lie in [0, 1), found {}", p), {fact(x, "input")}, where);
   if (!ops.trace.training() || p == 0)
     return x;
-  // The random key: the module path and the index of the dropout within that path.
-  const std::string key = ops.trace.path() + "/dropout";
-  const std::string name = fmt::format("{}.{}", key, ops.trace.occurrence(key));
-  mlir::Value numbers = ops.op<RandomUniformOp>(typeOf(x), name);
-  mlir::Value keep = ops.compare(Predicate::Ge, numbers, p);
+  mlir::Value keep = ops.keepMask(x.shape(), p);
   mlir::Value scaled = valueOf(Operand(x, where) * Operand(1 / (1 - p), where));
   return tensorOf(ops.select(keep, scaled, ops.constantLike(scaled, 0)));
 }

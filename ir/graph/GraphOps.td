@@ -310,21 +310,37 @@ def Cleave_AvgPool2dGradOp : Cleave_Op<"avg_pool2d_grad"> {
 
 let opDocGroup = OpGroup<"Attention"> in {
 
-def Cleave_AttentionOp : Cleave_InferOp<"attention"> {
-  let summary = "softmax(scale * q k^T, causal mask) v; `lse` is the log of the softmax's denominator";
+defvar Cleave_AttentionAttributes = (ins F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout);
+
+def Cleave_AttentionOp : Cleave_InferOp<"attention", [AttrSizedOperandSegments]> {
+  let summary = "softmax(scale * q k^T + bias, causal mask) v; `lse` is the log of the softmax's denominator";
   let description = [{
     q [b, h, t, d], k and v [b, h, s, d] -> result [b, h, t, d], lse [b, h, t] (f32). Causal: position i sees j <= i + s - t.
-    (C1) ranks are 4. (C2) b, h, d agree and k's shape is v's. (C3) causal needs t <= s.
+    `bias`, in f32, is added to the scores; a row in which it is -infinity everywhere yields zeros, and an lse of infinity.
+    `keep`: which elements of the softmax are not dropped; these are divided by 1 - dropout.
+    (C1) ranks are 4. (C2) b, h, d agree and k's shape is v's. (C3) causal needs t <= s. (C5) bias is f32, and bias and keep
+    are [b, h, t, s]. (C6) keep comes with dropout, which is in [0, 1).
   }];
-  let arguments = (ins Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v, F64Attr:$scale, UnitAttr:$causal);
+  let arguments = !con((ins Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v,
+                            Optional<Cleave_FloatTensor>:$bias, Optional<Cleave_BoolTensor>:$keep), Cleave_AttentionAttributes);
   let results = (outs Cleave_FloatTensor:$result, Cleave_FloatTensor:$lse);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`bias` $bias^)? (`keep` $keep^)? attr-dict `:` functional-type(operands, results)
+  }];
 }
-def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad"> {
+def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "gradients of q, k and v (Dao et al. 2022, algorithm 4: probabilities are recomputed from lse)";
-  let description = [{ (C1) to (C3) as attention. (C4) grad and out have q's shape, lse q's without the last dimension. }];
-  let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v, Cleave_FloatTensor:$out,
-                       Cleave_FloatTensor:$lse, F64Attr:$scale, UnitAttr:$causal);
+  let description = [{
+    (C1) to (C3), (C5) and (C6) as attention. (C4) grad and out have q's shape, lse q's without the last dimension.
+  }];
+  let arguments = !con((ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v,
+                            Cleave_FloatTensor:$out, Cleave_FloatTensor:$lse, Optional<Cleave_FloatTensor>:$bias,
+                            Optional<Cleave_BoolTensor>:$keep), Cleave_AttentionAttributes);
   let results = (outs Cleave_FloatTensor:$gradQ, Cleave_FloatTensor:$gradK, Cleave_FloatTensor:$gradV);
+  let assemblyFormat = [{
+    $grad `,` $q `,` $k `,` $v `,` $out `,` $lse (`bias` $bias^)? (`keep` $keep^)? attr-dict
+    `:` functional-type(operands, results)
+  }];
 }
 
 } // group

@@ -180,14 +180,26 @@ LogicalResult AvgPool2dGradOp::verify() { return verifyPoolGrad(*this); }
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 
-static LogicalResult checkAttention(std::optional<Location> loc, StringRef name, ArrayRef<int64_t> q,
-                                    ArrayRef<int64_t> k, ArrayRef<int64_t> v, bool causal) {
+/// Checks the constraints that attention and its gradient have in common.
+template <typename Adaptor>
+static LogicalResult checkAttention(std::optional<Location> loc, StringRef name, Adaptor op) {
+  const auto q = shapeOf(op.getQ()), k = shapeOf(op.getK()), v = shapeOf(op.getV());
   if (q.size() != 4 || k.size() != 4 || v.size() != 4)
     return broken(loc, name, "C1: ranks are ", q.size(), ", ", k.size(), " and ", v.size(), ", not 4");
   if (q[0] != k[0] || q[1] != k[1] || q[3] != k[3] || k != v)
     return broken(loc, name, "C2: q is ", shapeText(q), ", k ", shapeText(k), ", v ", shapeText(v));
-  if (causal && q[2] > k[2])
+  if (op.getCausal() && q[2] > k[2])
     return broken(loc, name, "C3: causal with ", q[2], " queries and ", k[2], " keys");
+  const int64_t scores[] = {q[0], q[1], q[2], k[2]};
+  for (Value operand : {op.getBias(), op.getKeep()})
+    if (operand && shapeOf(operand) != ArrayRef<int64_t>(scores))
+      return broken(loc, name, "C5: the scores are ", shapeText(scores), ", bias or keep is ",
+                    shapeText(shapeOf(operand)));
+  if (op.getBias() && !tensorType(op.getBias()).getElementType().isF32())
+    return broken(loc, name, "C5: bias is not f32");
+  const double dropout = op.getDropout().convertToDouble();
+  if (!(dropout >= 0 && dropout < 1) || (dropout > 0) != static_cast<bool>(op.getKeep()))
+    return broken(loc, name, "C6: dropout is ", dropout, op.getKeep() ? " with keep" : " without keep");
   return success();
 }
 
@@ -195,8 +207,7 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<
                                             DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
                                             SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  if (failed(checkAttention(loc, getOperationName(), shapeOf(op.getQ()), shapeOf(op.getK()), shapeOf(op.getV()),
-                            op.getCausal())))
+  if (failed(checkAttention(loc, getOperationName(), op)))
     return failure();
   types.push_back(op.getQ().getType());
   types.push_back(RankedTensorType::get(shapeOf(op.getQ()).drop_back(), Float32Type::get(context)));
@@ -207,9 +218,9 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
                                                 DictionaryAttr attributes, OpaqueProperties properties,
                                                 RegionRange regions, SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
-  auto q = shapeOf(op.getQ());
-  if (failed(checkAttention(loc, getOperationName(), q, shapeOf(op.getK()), shapeOf(op.getV()), op.getCausal())))
+  if (failed(checkAttention(loc, getOperationName(), op)))
     return failure();
+  auto q = shapeOf(op.getQ());
   if (shapeOf(op.getGrad()) != q || shapeOf(op.getOut()) != q || shapeOf(op.getLse()) != q.drop_back())
     return broken(loc, getOperationName(), "C4: q is ", shapeText(q), ", grad ", shapeText(shapeOf(op.getGrad())),
                   ", out ", shapeText(shapeOf(op.getOut())), ", lse ", shapeText(shapeOf(op.getLse())));

@@ -248,7 +248,31 @@ template <typename Op> SmallVector<int64_t> keysOf(Op op) {
   return shape;
 }
 
-/// Checks C1 to C5. The last `written` windows are the op's results.
+/// Checks C2, C3 and C7 of bias and keep.
+template <typename Op> LogicalResult checkExtras(Op op) {
+  SmallVector<int64_t> scores = rowsOf(op);
+  scores[3] = static_cast<int64_t>(op.getKeys());
+  const std::tuple<StringRef, Value, std::optional<ViewAttr>> extras[] = {{"bias", op.getBias(), op.getBiasView()},
+                                                                          {"keep", op.getKeep(), op.getKeepView()}};
+  for (const auto &[name, value, view] : extras) {
+    if (static_cast<bool>(value) != view.has_value())
+      return op.emitOpError("C7: ") << name << (value ? " comes without" : " is absent, but not") << " its view";
+    if (!value)
+      continue;
+    if (failed(checkInside(op, {name, value, *view, scores}, 2)))
+      return failure();
+    if (view->getStrides().back() != 1)
+      return op.emitOpError("C2: the last stride of ") << name << " is " << view->getStrides().back();
+  }
+  if (op.getBias() && !elementOf(op.getBias()).isF32())
+    return op.emitOpError("C7: bias is ") << op.getBias().getType();
+  const double dropout = op.getDropout().convertToDouble();
+  if (!(dropout >= 0 && dropout < 1) || (dropout > 0) != static_cast<bool>(op.getKeep()))
+    return op.emitOpError("C7: dropout is ") << dropout << (op.getKeep() ? " with keep" : " without keep");
+  return success();
+}
+
+/// Checks C1 to C5 and C7. The last `written` windows are the op's results.
 template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> windows, size_t written, Value lse) {
   SmallVector<int64_t> rows = rowsOf(op), keys = keysOf(op);
   if (!allPositive(rows) || !allPositive(keys) || (op.getCausal() && rows[2] > keys[2]))
@@ -267,7 +291,7 @@ template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> wind
   rows.pop_back();
   if (!elementOf(lse).isF32() || shapeOf(lse) != ArrayRef<int64_t>(rows))
     return op.emitOpError("C5: lse is ") << lse.getType() << ", the rows are " << shapeText(rows);
-  return success();
+  return checkExtras(op);
 }
 
 } // namespace

@@ -69,6 +69,7 @@ def Library_Call : OpInterface<"Call"> {
 def Library_Tensor : StaticShapeTensorOf<[F32, F16, BF16, I32, I64, I1, UI8]>;
 def Library_Float : StaticShapeTensorOf<[F32, F16, BF16]>;
 def Library_Int : StaticShapeTensorOf<[I32]>;
+def Library_Bool : StaticShapeTensorOf<[I1]>;
 
 class Library_Op<string mnemonic, list<Trait> traits = []>
     : Op<Library_Dialect, mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<Library_Call>], traits)> {
@@ -146,39 +147,45 @@ def Library_Conv2dWeightGradOp : Library_Op<"conv2d_weight_grad"> {
 
 let opDocGroup = OpGroup<"Attention"> in {
 
-defvar Library_AttentionAttributes = (ins I64Attr:$batch, I64Attr:$heads, I64Attr:$rows, I64Attr:$keys, I64Attr:$width,
-                                          F64Attr:$scale, UnitAttr:$causal);
+defvar Library_AttentionAttributes = (ins OptionalAttr<Library_ViewAttr>:$bias_view, OptionalAttr<Library_ViewAttr>:$keep_view,
+                                          I64Attr:$batch, I64Attr:$heads, I64Attr:$rows, I64Attr:$keys, I64Attr:$width,
+                                          F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout);
 
-def Library_AttentionOp : Library_Op<"attention"> {
-  let summary = "softmax(scale * q k^T, causal mask) v, heads read and written in place; lse as cleave.attention";
+def Library_AttentionOp : Library_Op<"attention", [AttrSizedOperandSegments]> {
+  let summary = "attention, heads read and written in place; bias, keep, dropout and lse as cleave.attention";
   let description = [{
-    Views have four strides: q and result of [batch, heads, rows, width], k and v of [batch, heads, keys, width].
+    Views have four strides: q and result of [batch, heads, rows, width], k and v of [batch, heads, keys, width], bias and
+    keep of [batch, heads, rows, keys].
     (C1) sizes are positive, and causal needs rows <= keys. (C2) views have four strides, the last of them 1. (C3) views
     stay inside their tensors. (C4) the result's elements do not overlap. (C5) element types are equal, and lse is f32 of
-    [batch, heads, rows].
+    [batch, heads, rows]. (C7) bias is f32; bias and keep come with their views, keep with dropout, which is in [0, 1).
   }];
   let arguments = !con((ins Library_Float:$q, Library_ViewAttr:$q_view, Library_Float:$k, Library_ViewAttr:$k_view,
-                            Library_Float:$v, Library_ViewAttr:$v_view, Library_ViewAttr:$out_view), Library_AttentionAttributes);
+                            Library_Float:$v, Library_ViewAttr:$v_view, Optional<Library_Float>:$bias,
+                            Optional<Library_Bool>:$keep, Library_ViewAttr:$out_view), Library_AttentionAttributes);
   let results = (outs Library_Float:$result, Library_Float:$lse);
   let assemblyFormat = [{
-    $q $q_view `,` $k $k_view `,` $v $v_view `to` $out_view attr-dict `:` functional-type(operands, results)
+    $q $q_view `,` $k $k_view `,` $v $v_view (`bias` $bias^ $bias_view)? (`keep` $keep^ $keep_view)? `to` $out_view attr-dict
+    `:` functional-type(operands, results)
   }];
 }
-def Library_AttentionGradOp : Library_Op<"attention_grad"> {
+def Library_AttentionGradOp : Library_Op<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "gradients of q, k and v: three results, or one tensor that holds all three (a projection's gradient)";
   let description = [{
     (C1) sizes are positive, and causal needs rows <= keys. (C2) views have four strides, the last of them 1. (C3) views
     stay inside their tensors. (C4) the gradients' elements do not overlap. (C5) element types are equal, and lse is f32 of
-    [batch, heads, rows]. (C6) there are one or three results.
+    [batch, heads, rows]. (C6) there are one or three results. (C7) as attention.
   }];
   let arguments = !con((ins Library_Float:$grad, Library_ViewAttr:$grad_view, Library_Float:$q, Library_ViewAttr:$q_view,
                             Library_Float:$k, Library_ViewAttr:$k_view, Library_Float:$v, Library_ViewAttr:$v_view,
-                            Library_Float:$out, Library_ViewAttr:$out_view, Library_Float:$lse, Library_ViewAttr:$dq_view,
-                            Library_ViewAttr:$dk_view, Library_ViewAttr:$dv_view), Library_AttentionAttributes);
+                            Library_Float:$out, Library_ViewAttr:$out_view, Library_Float:$lse, Optional<Library_Float>:$bias,
+                            Optional<Library_Bool>:$keep, Library_ViewAttr:$dq_view, Library_ViewAttr:$dk_view,
+                            Library_ViewAttr:$dv_view), Library_AttentionAttributes);
   let results = (outs Variadic<Library_Float>:$results);
   let assemblyFormat = [{
     $grad $grad_view `,` $q $q_view `,` $k $k_view `,` $v $v_view `,` $out $out_view `,` $lse
-    `to` $dq_view `,` $dk_view `,` $dv_view attr-dict `:` functional-type(operands, results)
+    (`bias` $bias^ $bias_view)? (`keep` $keep^ $keep_view)? `to` $dq_view `,` $dk_view `,` $dv_view attr-dict
+    `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
     /// The results that hold the gradients of q, k and v.

@@ -13,11 +13,12 @@ namespace cleave::passes {
 
 namespace {
 
-/// Whether to decompose an attention op or its gradient; `q`: its queries.
-bool decomposes(Value q, AttentionOps what) {
-  const auto type = cast<RankedTensorType>(q.getType());
+/// Whether to decompose an attention op or its gradient.
+template <typename Op> bool decomposes(Op op, AttentionOps what) {
+  const auto type = cast<RankedTensorType>(op.getQ().getType());
   const int64_t width = type.getShape().back();
-  const bool kernel = !type.getElementType().isF32() && width <= 128 && width % 8 == 0;
+  const bool kernel =
+      !type.getElementType().isF32() && width <= 128 && width % 8 == 0 && !op.getBias() && !op.getKeep();
   return what == AttentionOps::Decompose || (what == AttentionOps::KeepHalf && !kernel) ||
          (what == AttentionOps::KeepWide && type.getElementType().isF16());
 }
@@ -35,9 +36,9 @@ Values rewrite(Operation *op, GraphBuilder &e, AttentionOps attention) {
       .Case([&](ir::BatchNormOp op) { return decomposeBatchNorm(op, e); })
       .Case([&](ir::BatchNormGradOp op) { return decomposeBatchNormGrad(op, e); })
       .Case([&](ir::DetachOp op) { return Values{op.getInput()}; })
-      .Case([&](ir::AttentionOp op) { return decomposes(op.getQ(), attention) ? decomposeAttention(op, e) : Values(); })
+      .Case([&](ir::AttentionOp op) { return decomposes(op, attention) ? decomposeAttention(op, e) : Values(); })
       .Case([&](ir::AttentionGradOp op) {
-        return decomposes(op.getQ(), attention) ? decomposeAttentionGrad(op, e) : Values();
+        return decomposes(op, attention) ? decomposeAttentionGrad(op, e) : Values();
       })
       .Default(Values());
 }

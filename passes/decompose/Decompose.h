@@ -15,8 +15,8 @@ class Pass;
 namespace cleave::passes {
 
 /// What to do with attention and its gradient. `Decompose`: to matrix products and softmax. `KeepHalf`: keeps those
-/// that NVIDIA's libraries support, namely half types with a head size of at most 128 that is a multiple of 8. `KeepWide`:
-/// keeps those that the CPU device computes, in f32 and bf16.
+/// that NVIDIA's libraries support, namely half types with a head size of at most 128 that is a multiple of 8, without a bias and
+/// dropout. `KeepWide`: keeps those that the CPU device computes, in f32 and bf16.
 enum class AttentionOps { Decompose, KeepHalf, KeepWide, Keep };
 
 /// Rewrites every function of the module.

@@ -21,5 +21,7 @@ Values decomposeBatchNormGrad(ir::BatchNormGradOp op, GraphBuilder &e);
 // Attention.cpp
 Values decomposeAttention(ir::AttentionOp op, GraphBuilder &e);
 Values decomposeAttentionGrad(ir::AttentionGradOp op, GraphBuilder &e);
+/// The gradient of the op's bias, [b, h, t, s] in f32. `grad`: of its result.
+mlir::Value attentionBiasGrad(ir::AttentionOp op, mlir::Value grad, GraphBuilder &e);
 
 } // namespace cleave::passes

@@ -1,4 +1,5 @@
 // Gradient rules of matrix products, convolutions, pooling and attention.
+#include "passes/decompose/Rewrites.h"
 #include "passes/differentiate/Rules.h"
 
 namespace cleave::passes {
@@ -74,11 +75,13 @@ void avgPoolRule(ir::AvgPool2dOp op, Grads g, Adjoints &a) {
 
 void attentionRule(ir::AttentionOp op, Grads g, Adjoints &a) {
   Value q = op.getQ(), k = op.getK(), v = op.getV();
-  auto grad =
-      a.e.op<ir::AttentionGradOp>(g[0], q, k, v, op.getResult(), op.getLse(), op.getScaleAttr(), op.getCausalAttr());
+  auto grad = a.e.op<ir::AttentionGradOp>(g[0], q, k, v, op.getResult(), op.getLse(), op.getBias(), op.getKeep(),
+                                          op.getScaleAttr(), op.getCausalAttr(), op.getDropoutAttr());
   a.contribute(q, [&] { return grad.getGradQ(); });
   a.contribute(k, [&] { return grad.getGradK(); });
   a.contribute(v, [&] { return grad.getGradV(); });
+  if (op.getBias())
+    a.contribute(op.getBias(), [&] { return attentionBiasGrad(op, g[0], a.e); });
 }
 
 } // namespace

@@ -102,6 +102,11 @@ template <typename Op> plan::AttentionT attentionStep(SegmentBuilder &s, Op call
   step.keys = call.getKeys();
   step.scale = call.getScale().convertToDouble();
   step.causal = call.getCausal();
+  if (call.getBias())
+    step.bias = s.view(call.getBias(), *call.getBiasView());
+  if (call.getKeep())
+    step.keep = s.view(call.getKeep(), *call.getKeepView());
+  step.dropout = call.getDropout().convertToDouble();
   step.dtype = plannedType(call->getResult(0).getType());
   return step;
 }

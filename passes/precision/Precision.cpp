@@ -104,8 +104,11 @@ private:
   }
 
   void operands(Operation *op, Type type) {
-    for (OpOperand &operand : op->getOpOperands())
-      operand.set(as(operand.get(), type, op));
+    auto attention = dyn_cast<ir::AttentionOp>(op);
+    for (OpOperand &operand : op->getOpOperands()) {
+      const bool bias = attention && attention.getBias() && operand.getOperandNumber() == 3;
+      operand.set(as(operand.get(), bias ? single : type, op));
+    }
   }
 
   /// Sets the result types implied by the operands, whose float type is now `type`.

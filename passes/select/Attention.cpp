@@ -49,8 +49,21 @@ SmallVector<Piece> piecesOfOne(ir::AttentionGradOp gradient) {
   return pieces.front().concat.getInputs().size() == pieces.size() ? pieces : SmallVector<Piece>();
 }
 
-library::ViewAttr viewAttr(Operation *op, const Strided &view) {
-  return library::ViewAttr::get(op->getContext(), view);
+/// The views that a call has of its operands and results.
+library::ViewAttr viewAttr(Operation *op, const OperandView &operand) {
+  return library::ViewAttr::get(op->getContext(), operand.view);
+}
+
+/// An optional operand, and its view; null if it is absent.
+struct Extra {
+  Value base;
+  library::ViewAttr view;
+};
+Extra extraOf(Operation *op, Value operand) {
+  if (!operand)
+    return {};
+  const OperandView found = headsView(operand);
+  return {found.base, viewAttr(op, found)};
 }
 
 int64_t keysOf(Value k) { return sizesOf(k)[2]; }
@@ -68,19 +81,22 @@ void replaceBy(Operation *op, ArrayRef<Value> results, Operation *call) {
 void selectAttention(ir::AttentionOp op) {
   const OperandView q = headsView(op.getQ()), k = headsView(op.getK()), v = headsView(op.getV()),
                     out = farthestResult(op.getResult(), fitHeads);
-  auto view = [&](const OperandView &operand) { return viewAttr(op, operand.view); };
+  const Extra bias = extraOf(op, op.getBias()), keep = extraOf(op, op.getKeep());
+  auto view = [&](const OperandView &operand) { return viewAttr(op, operand); };
   const Sizes sizes = sizesOf(op.getQ());
   OpBuilder b(op);
   replaceBy(op, {out.base, op.getLse()},
             library::AttentionOp::create(b, op.getLoc(), out.base.getType(), op.getLse().getType(), q.base, view(q),
-                                         k.base, view(k), v.base, view(v), view(out), sizes[0], sizes[1], sizes[2],
-                                         keysOf(op.getK()), sizes[3], op.getScale(), op.getCausal()));
+                                         k.base, view(k), v.base, view(v), bias.base, keep.base, view(out), bias.view,
+                                         keep.view, sizes[0], sizes[1], sizes[2], keysOf(op.getK()), sizes[3],
+                                         op.getScale(), op.getCausal(), op.getDropout()));
 }
 
 void selectAttention(ir::AttentionGradOp op) {
   const OperandView grad = headsView(op.getGrad()), q = headsView(op.getQ()), k = headsView(op.getK()),
                     v = headsView(op.getV()), out = headsView(op.getOut());
-  auto view = [&](const OperandView &operand) { return viewAttr(op, operand.view); };
+  const Extra bias = extraOf(op, op.getBias()), keep = extraOf(op, op.getKeep());
+  auto view = [&](const OperandView &operand) { return viewAttr(op, operand); };
   const SmallVector<Piece> pieces = piecesOfOne(op);
   SmallVector<OperandView> written; // the gradients of q, k and v
   SmallVector<Value> results;
@@ -96,10 +112,11 @@ void selectAttention(ir::AttentionGradOp op) {
   const Sizes sizes = sizesOf(op.getQ());
   OpBuilder b(op);
   replaceBy(op, results,
-            library::AttentionGradOp::create(b, op.getLoc(), types, grad.base, view(grad), q.base, view(q), k.base,
-                                             view(k), v.base, view(v), out.base, view(out), op.getLse(),
-                                             view(written[0]), view(written[1]), view(written[2]), sizes[0], sizes[1],
-                                             sizes[2], keysOf(op.getK()), sizes[3], op.getScale(), op.getCausal()));
+            library::AttentionGradOp::create(
+                b, op.getLoc(), types, grad.base, view(grad), q.base, view(q), k.base, view(k), v.base, view(v),
+                out.base, view(out), op.getLse(), bias.base, keep.base, view(written[0]), view(written[1]),
+                view(written[2]), bias.view, keep.view, sizes[0], sizes[1], sizes[2], keysOf(op.getK()), sizes[3],
+                op.getScale(), op.getCausal(), op.getDropout()));
 }
 
 } // namespace cleave::passes

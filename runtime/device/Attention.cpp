@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 namespace cleave {
 
@@ -39,7 +41,8 @@ public:
   AttentionOp(const plan::Attention &op, SlotScope &scope, Workspace &workspace, unsigned threads,
               const AttentionKernels &kernels)
       : op(op), kernels(kernels), half(op.dtype() == plan::DType::BF16), workspace(workspace), threads(threads),
-        q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope),
+        q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope), bias(optional(op.bias(), scope)),
+        keep(optional(op.keep(), scope)), kept(static_cast<float>(1 / (1 - op.dropout()))),
         width(roundUp(op.width(), kernels.lanes * kernels.pairs)), units(width / kernels.pairs),
         keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats), scale(static_cast<float>(op.scale())) {
     if (op.lse() >= 0)
@@ -59,10 +62,21 @@ protected:
   int64_t ifPairs(int64_t floats) const { return kernels.pairRows ? floats : 0; }
   int64_t unitsOf(int64_t numbers) const { return (numbers + kernels.pairs - 1) / kernels.pairs; }
 
+  static std::optional<Heads> optional(const plan::View *view, SlotScope &scope) {
+    return view ? std::optional(Heads(*view, scope)) : std::nullopt;
+  }
+
   /// Row `row` of head `index` of all the samples' heads.
-  std::byte *at(const Heads &heads, SlotTable slots, int64_t index, int64_t row) const {
+  std::byte *at(const Heads &heads, SlotTable slots, int64_t index, int64_t row, int64_t bytes) const {
     const int64_t elements = index / op.heads() * heads.batch + index % op.heads() * heads.head + row * heads.row;
-    return heads.start.at(slots) + elements * elementBytes();
+    return heads.start.at(slots) + elements * bytes;
+  }
+  std::byte *at(const Heads &heads, SlotTable slots, int64_t index, int64_t row) const {
+    return at(heads, slots, index, row, elementBytes());
+  }
+  ScoreExtras extras(SlotTable slots, int64_t index, int64_t row) const {
+    return {bias ? reinterpret_cast<const float *>(at(*bias, slots, index, row, sizeof(float))) : nullptr,
+            keep ? reinterpret_cast<const unsigned char *>(at(*keep, slots, index, row, 1)) : nullptr, kept};
   }
   /// Brings rows of a head into the cache, from row `first` on, one with each call of next(): between other work, which
   /// hides the time that memory takes. Nothing if there is no such head.
@@ -135,6 +149,8 @@ protected:
   Workspace &workspace;
   unsigned threads;
   Heads q, k, v, out;
+  std::optional<Heads> bias, keep;
+  float kept; ///< factor of the elements that dropout keeps
   StepOperand lse;
   int64_t width, units;      ///< of a row: numbers, whole vectors of units; units
   int64_t keys, scoreStride; ///< whole panels; floats from one row of scores to the next
@@ -193,10 +209,12 @@ private:
       for (Ahead &rows : ahead)
         rows.next();
       float largest = 0;
-      const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row), reached, scale, &largest);
-      factors[row] = op.keys() ? 1 / sum : 0;
+      const float sum = kernels.exponentials(scores + row * scoreStride, seen(first + row), reached, scale,
+                                             extras(slots, head, first + row), &largest);
+      factors[row] = sum != 0 ? 1 / sum : 0; // it is 0 without keys, and if the bias hides all of them
       if (op.lse() >= 0)
-        reinterpret_cast<float *>(lse.at(slots))[head * op.rows() + first + row] = largest + std::log(sum);
+        reinterpret_cast<float *>(lse.at(slots))[head * op.rows() + first + row] =
+            sum != 0 ? largest + std::log(sum) : std::numeric_limits<float>::infinity();
     }
     addKeys(scores, first, count, values, result);
     store(result, factors, out, slots, head, first, count);
@@ -271,7 +289,8 @@ private:
       for (Ahead &rows : ahead)
         rows.next();
       kernels.scoreGradients(
-          scores + row * scoreStride, scoreGradients + row * scoreStride, seen(first + row), reached, scale, sums[row],
+          scores + row * scoreStride, scoreGradients + row * scoreStride, seen(first + row), reached, scale,
+          extras(slots, head, first + row), sums[row],
           kernels.dot[half](at(dout, slots, head, first + row), at(out, slots, head, first + row), op.width()));
     }
     addRows(scores, first, count, reached, overRows(gradient, units, count, width, memory + gradientPairAt), memory,

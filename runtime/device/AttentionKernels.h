@@ -6,6 +6,13 @@
 
 namespace cleave {
 
+/// What is done to a row of scores besides the softmax.
+struct ScoreExtras {
+  const float *bias;         ///< added to the scores; null: none
+  const unsigned char *keep; ///< 0: this element of the softmax is dropped; null: none is
+  float kept;                ///< factor of the others
+};
+
 /// Products are of units: floats, or pairs of neighbouring bf16 numbers, whose products are added to a float. Strides
 /// between rows of units, panels and depths count units, all others elements.
 struct AttentionKernels {
@@ -31,12 +38,15 @@ struct AttentionKernels {
   /// out[i][j] += sum over k of a[k][i] * b[k][j] for `rows` rows i, a multiple of `lanes`.
   void (*addTransposed)(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t aStride, const float *b,
                         int64_t bStride, float *out, int64_t outStride);
-  /// Replaces the first `seen` products s of a row by exp(scale * s - the largest scale * s), in units, and the others
-  /// up to `count` by zeros. Returns the sum.
-  float (*exponentials)(float *scores, int64_t seen, int64_t count, float scale, float *largest);
-  /// Replaces them by p = exp(scale * s - lse), and `gradients` g of these by scale * p * (g - correction), in units.
-  void (*scoreGradients)(float *scores, float *gradients, int64_t seen, int64_t count, float scale, float lse,
-                         float correction);
+  /// Replaces the first `seen` products of a row by e = exp(s - the largest s) for the scores s = scale * product + bias,
+  /// times their factors f of dropout, in units, and the others up to `count` by zeros. Returns the sum of all e. If a
+  /// bias is -infinity for all, these are zeros.
+  float (*exponentials)(float *scores, int64_t seen, int64_t count, float scale, const ScoreExtras &extras,
+                        float *largest);
+  /// Replaces them by f * p, where p = exp(s - lse), and `gradients` g of these by scale * p * (f * g - correction), in
+  /// units.
+  void (*scoreGradients)(float *scores, float *gradients, int64_t seen, int64_t count, float scale,
+                         const ScoreExtras &extras, float lse, float correction);
   /// The sum of the products of the elements (f32, bf16) of two rows.
   float (*dot[2])(const void *a, const void *b, int64_t width);
 };

@@ -39,25 +39,41 @@ constexpr int lanes = 16;
   }
 }
 
-void fillPlain(float *out, uint64_t key, uint64_t stream, uint64_t firstBlock, int64_t groups) {
+[[gnu::always_inline]] inline void fillGroups(float *out, uint64_t key, uint64_t stream, uint64_t firstBlock,
+                                              int64_t groups) {
   for (int64_t g = 0; g < groups; ++g)
     fillBlocks(out + g * 4 * lanes, key, stream, firstBlock + static_cast<uint64_t>(g) * lanes);
 }
 
-[[gnu::target("avx512f,avx512dq,avx512vl")]] void fillWide(float *out, uint64_t key, uint64_t stream,
-                                                           uint64_t firstBlock, int64_t groups) {
-  for (int64_t g = 0; g < groups; ++g)
-    fillBlocks(out + g * 4 * lanes, key, stream, firstBlock + static_cast<uint64_t>(g) * lanes);
+using Fill = void(float *, uint64_t key, uint64_t stream, uint64_t firstBlock, int64_t groups);
+
+void fillPlain(float *out, uint64_t key, uint64_t stream, uint64_t firstBlock, int64_t groups) {
+  fillGroups(out, key, stream, firstBlock, groups);
+}
+
+[[gnu::target("avx2")]] void fillAvx2(float *out, uint64_t key, uint64_t stream, uint64_t firstBlock, int64_t groups) {
+  fillGroups(out, key, stream, firstBlock, groups);
+}
+
+[[gnu::target("avx512f,avx512dq,avx512vl")]] void fillAvx512(float *out, uint64_t key, uint64_t stream,
+                                                             uint64_t firstBlock, int64_t groups) {
+  fillGroups(out, key, stream, firstBlock, groups);
+}
+
+Fill *fastestFill() {
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return fillAvx512;
+  return __builtin_cpu_supports("avx2") ? fillAvx2 : fillPlain;
 }
 
 } // namespace
 
 void philoxFill(float *out, uint64_t key, uint64_t stream, uint64_t first, int64_t count) {
-  static const bool wide = __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  static Fill *const fill = fastestFill();
   for (; count > 0 && first % 4 != 0; --count)
     *out++ = philoxUniform(key, stream, first++);
   int64_t groups = count / (4 * lanes);
-  (wide ? fillWide : fillPlain)(out, key, stream, first / 4, groups);
+  fill(out, key, stream, first / 4, groups);
   int64_t done = groups * 4 * lanes;
   for (int64_t i = done; i < count;) {
     PhiloxBlock block = philoxBlock(key, stream, (first + static_cast<uint64_t>(i)) / 4);

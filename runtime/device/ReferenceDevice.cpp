@@ -270,27 +270,50 @@ std::unique_ptr<Op> scatterAdd(const plan::ScatterAdd &op, SlotScope &scope) {
   });
 }
 
-/// Attention of one sample and head, in double.
-struct Head {
+/// A row of the scores of one sample and head, in double.
+struct ScoreRow {
+  ScoreRow(const plan::Attention &op, SlotScope &scope)
+      : op(op), q(of(op.q(), scope)), k(of(op.k(), scope)), bias(of(op.bias(), scope)), keep(of(op.keep(), scope)) {}
+
   const plan::Attention &op;
-  std::vector<double> probabilities; ///< of one row
-  /// Computes exp(scale * q_i k_j - lse) for the keys that row i attends to; returns lse.
-  double row(const Elements &q, const Elements &k, int64_t qAt, int64_t kAt, int64_t i, std::optional<double> lse) {
+  std::function<Elements(SlotTable)> q, k, bias, keep; ///< null: absent
+  std::vector<double> probabilities, kept;             ///< of the keys that the row attends to, before and after dropout
+
+  static std::function<Elements(SlotTable)> of(const plan::View *view, SlotScope &scope) {
+    return view ? reach(scope, view->slot(), view->offset()) : nullptr;
+  }
+  /// Computes exp(score - lse) for row i; returns lse. `begin`: where the sample and head begin in a view.
+  template <typename Begin> double compute(SlotTable t, Begin begin, int64_t i, std::optional<double> lse) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    const auto at = [&](const plan::View *view, int64_t row, int64_t column) {
+      return begin(view) + row * view->strides()->Get(2) + column;
+    };
     const int64_t seen = op.causal() ? i + op.keys() - op.rows() + 1 : op.keys();
     probabilities.assign(static_cast<size_t>(seen), 0);
-    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    double most = -infinity, sum = 0;
     for (int64_t j = 0; j < seen; ++j) {
       double score = 0;
       for (int64_t w = 0; w < op.width(); ++w)
-        score += q.load(qAt + i * op.q()->strides()->Get(2) + w) * k.load(kAt + j * op.k()->strides()->Get(2) + w);
-      most = std::max(most, probabilities[static_cast<size_t>(j)] = score * op.scale());
+        score += q(t).load(at(op.q(), i, w)) * k(t).load(at(op.k(), j, w));
+      score = score * op.scale() + (bias ? bias(t).load(at(op.bias(), i, j)) : 0);
+      most = std::max(most, probabilities[static_cast<size_t>(j)] = score);
     }
     for (double score : probabilities)
       sum += std::exp(score - most);
-    const double denominator = lse.value_or(most + std::log(sum));
+    const bool hidden = bias && most == -infinity;
+    const double denominator = lse ? *lse : hidden ? infinity : most + std::log(sum);
     for (double &score : probabilities)
       score = std::exp(score - denominator);
+    kept = probabilities;
+    for (int64_t j = 0; keep && j < seen; ++j)
+      kept[static_cast<size_t>(j)] *= factor(t, begin, i, j);
     return denominator;
+  }
+  /// The factor of an element of the softmax.
+  template <typename Begin> double factor(SlotTable t, Begin begin, int64_t i, int64_t j) const {
+    if (!keep)
+      return 1;
+    return keep(t).load(begin(op.keep()) + i * op.keep()->strides()->Get(2) + j) != 0 ? 1 / (1 - op.dropout()) : 0;
   }
 };
 
@@ -303,17 +326,17 @@ template <typename Fn> void forEachHead(const plan::Attention &op, Fn fn) {
 
 std::unique_ptr<Op> attentionForward(const plan::Attention &op, SlotScope &scope) {
   auto of = [&](const plan::View *view) { return reach(scope, view->slot(), view->offset()); };
-  auto q = of(op.q()), k = of(op.k()), v = of(op.v()), out = of(op.out());
+  auto v = of(op.v()), out = of(op.out());
   auto lse = op.lse() >= 0 ? reach(scope, static_cast<uint32_t>(op.lse())) : nullptr;
-  return makeOp([=, &op](SlotTable t) {
-    Head head{op, {}};
+  return makeOp([=, &op, scores = ScoreRow(op, scope)](SlotTable t) {
+    ScoreRow row = scores;
     forEachHead(op, [&](auto begin, int64_t sums) {
       for (int64_t i = 0; i < op.rows(); ++i) {
-        const double denominator = head.row(q(t), k(t), begin(op.q()), begin(op.k()), i, std::nullopt);
+        const double denominator = row.compute(t, begin, i, std::nullopt);
         for (int64_t w = 0; w < op.width(); ++w) {
           double sum = 0;
-          for (size_t j = 0; j < head.probabilities.size(); ++j)
-            sum += head.probabilities[j] *
+          for (size_t j = 0; j < row.kept.size(); ++j)
+            sum += row.kept[j] *
                    v(t).load(begin(op.v()) + static_cast<int64_t>(j) * op.v()->strides()->Get(2) + w);
           out(t).store(begin(op.out()) + i * op.out()->strides()->Get(2) + w, sum);
         }
@@ -329,29 +352,29 @@ std::unique_ptr<Op> attentionBackward(const plan::Attention &op, SlotScope &scop
   auto of = [&](const plan::View *view) { return reach(scope, view->slot(), view->offset()); };
   auto q = of(op.q()), k = of(op.k()), v = of(op.v()), out = of(op.out()), dout = of(op.dout()), dq = of(op.dq()),
        dk = of(op.dk()), dv = of(op.dv()), lse = reach(scope, static_cast<uint32_t>(op.lse()));
-  return makeOp([=, &op](SlotTable t) {
-    Head head{op, {}};
+  return makeOp([=, &op, scores = ScoreRow(op, scope)](SlotTable t) {
+    ScoreRow row = scores;
     forEachHead(op, [&](auto begin, int64_t sums) {
       const auto at = [&](const plan::View *view, int64_t row, int64_t w) {
         return begin(view) + row * view->strides()->Get(2) + w;
       };
       std::vector<double> keys(static_cast<size_t>(op.keys() * op.width())), values(keys);
       for (int64_t i = 0; i < op.rows(); ++i) {
-        head.row(q(t), k(t), begin(op.q()), begin(op.k()), i, lse(t).load(sums + i));
+        row.compute(t, begin, i, lse(t).load(sums + i));
         double correction = 0;
         for (int64_t w = 0; w < op.width(); ++w)
           correction += dout(t).load(at(op.dout(), i, w)) * out(t).load(at(op.out(), i, w));
         std::vector<double> query(static_cast<size_t>(op.width()));
-        for (size_t j = 0; j < head.probabilities.size(); ++j) {
+        for (size_t j = 0; j < row.kept.size(); ++j) {
           const auto key = static_cast<int64_t>(j);
           double product = 0;
           for (int64_t w = 0; w < op.width(); ++w)
             product += dout(t).load(at(op.dout(), i, w)) * v(t).load(at(op.v(), key, w));
-          const double p = head.probabilities[j], ds = p * (product - correction) * op.scale();
+          const double ds = row.probabilities[j] * (row.factor(t, begin, i, key) * product - correction) * op.scale();
           for (int64_t w = 0; w < op.width(); ++w) {
             query[static_cast<size_t>(w)] += ds * k(t).load(at(op.k(), key, w));
             keys[static_cast<size_t>(key * op.width() + w)] += ds * q(t).load(at(op.q(), i, w));
-            values[static_cast<size_t>(key * op.width() + w)] += p * dout(t).load(at(op.dout(), i, w));
+            values[static_cast<size_t>(key * op.width() + w)] += row.kept[j] * dout(t).load(at(op.dout(), i, w));
           }
         }
         for (int64_t w = 0; w < op.width(); ++w)

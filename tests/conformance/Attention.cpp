@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 using namespace cleave;
 using namespace cleave::test;
@@ -17,13 +18,26 @@ struct AttentionShape {
   int64_t batch, heads, rows, keys, width;
 };
 
+/// What is given besides queries, keys and values.
+struct Extras {
+  bool bias = false;  ///< the same for all heads; it hides some keys, and all keys of the second row
+  double dropout = 0; ///< 0: none
+};
+
 /// `apart`: the heads of the result one after the other, otherwise those of a row side by side.
-PlanT attentionPlan(const AttentionShape &s, bool backward, bool causal, bool apart, plan::DType dtype) {
+PlanT attentionPlan(const AttentionShape &s, bool backward, bool causal, bool apart, plan::DType dtype,
+                    const Extras &extras) {
   return stepPlan([&](ProgramWriter &w) {
     AttentionT op;
     op.kind = backward ? AttentionKind::Backward : AttentionKind::Forward;
     op.batch = s.batch, op.heads = s.heads, op.rows = s.rows, op.keys = s.keys, op.width = s.width;
-    op.scale = 0.25, op.causal = causal, op.dtype = dtype;
+    op.scale = 0.25, op.causal = causal, op.dtype = dtype, op.dropout = extras.dropout;
+    const int64_t scores = s.rows * s.keys;
+    if (extras.bias)
+      op.bias = w.view(w.slot("bias", plan::DType::F32, {s.batch, scores}, Space::Persistent), {scores, 0, s.keys, 1});
+    if (extras.dropout > 0)
+      op.keep = w.view(w.slot("keep", plan::DType::I1, {s.batch, s.heads * scores}, Space::Persistent),
+                       {s.heads * scores, scores, s.keys, 1});
     const int64_t all = s.heads * s.width;
     const std::vector<int64_t> own = apart ? std::vector<int64_t>{s.rows * all, s.rows * s.width, s.width, 1}
                                            : std::vector<int64_t>{s.rows * all, s.width, all, 1};
@@ -60,8 +74,8 @@ PlanT attentionPlan(const AttentionShape &s, bool backward, bool causal, bool ap
 
 /// Runs one step on both devices with the same random operands and compares all slots.
 void compareAttention(const AttentionShape &s, bool backward, bool causal, bool apart, plan::DType dtype,
-                      const char *target = nullptr) {
-  PlanT plan = attentionPlan(s, backward, causal, apart, dtype);
+                      const char *target = nullptr, const Extras &extras = {}) {
+  PlanT plan = attentionPlan(s, backward, causal, apart, dtype, extras);
   if (target)
     plan.target = target;
   StepRun reference(plan), device(plan);
@@ -72,6 +86,16 @@ void compareAttention(const AttentionShape &s, bool backward, bool causal, bool 
         for (int64_t i = 0; i < run->count(static_cast<uint32_t>(slot)); ++i)
           storeElement(run->slot(static_cast<uint32_t>(slot)), i, plan::DType::F32,
                        std::log(static_cast<double>(s.keys)) + 0.3);
+    const auto fill = [&](const char *name, plan::DType type, auto value) {
+      for (uint32_t slot = 0; slot < plan.programs[0]->slots.size(); ++slot)
+        for (int64_t i = 0; plan.programs[0]->slots[slot]->name == name && i < run->count(slot); ++i)
+          storeElement(run->slot(slot), i, type, value(i));
+    };
+    fill("bias", plan::DType::F32, [&](int64_t i) {
+      const bool hidden = i % 7 == 3 || i % (s.rows * s.keys) / s.keys == 1;
+      return hidden ? -std::numeric_limits<double>::infinity() : static_cast<double>(i % 5) * 0.125;
+    });
+    fill("keep", plan::DType::I1, [](int64_t i) { return i * i % 11 < 8; });
   }
   reference.run("reference", 1);
   device.run(onGpu() ? "cuda" : "cpu", onGpu() ? 1 : 3);
@@ -79,6 +103,8 @@ void compareAttention(const AttentionShape &s, bool backward, bool causal, bool 
     const auto expected = reference.values(slot), found = device.values(slot);
     double worst = 0, scale = 1;
     for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i] == found[i]) // also infinities
+        continue;
       worst = worseOf(worst, std::abs(expected[i] - found[i]));
       scale = std::max(scale, std::abs(expected[i]));
     }
@@ -111,5 +137,6 @@ TEST_CASE("attention: both directions, heads cut out of one projection") {
       for (int flags = 0; flags < 4; ++flags)
         for (plan::DType dtype : {plan::DType::F32, plan::DType::BF16})
           if (Target::named(target)->runsHere())
-            compareAttention(s, flags & 1, flags & 2, true, dtype, target);
+            for (const Extras &extras : {Extras{}, {.bias = true}, {.dropout = 0.25}, {.bias = true, .dropout = 0.25}})
+              compareAttention(s, flags & 1, flags & 2, true, dtype, target, extras);
 }

@@ -239,6 +239,25 @@ def products():
     attention("attention_causal", 4, 4, True)
     attention("attention_causal_longer", 2, 5, True)
 
+    q, k, scores = [2, 2, 3, 4], [2, 2, 5, 4], [2, 2, 3, 5]
+
+    def whole(q, k, v, b, m):
+        b = b.masked_fill(torch.arange(5) == 1, float("-inf"))
+        hidden = torch.arange(5)[None, :] > torch.arange(3)[:, None] + 2
+        probabilities = (0.4 * q @ k.mT + b).masked_fill(hidden, float("-inf")).softmax(-1)
+        return (m >= 0).float() * probabilities / 0.75 @ v
+
+    Case("attention_bias_dropout", {"q": q, "k": k, "v": k, "b": scores, "m": scores},
+         f"""%i = cleave.iota {{dim = 3 : i64}} : () -> {T(scores, "i32")}
+         %one = cleave.constant dense<1> : {T(scores, "i32")} : {T(scores, "i32")}
+         %first = cleave.compare eq %i, %one : {T(scores, "i32")} -> {T(scores, "i1")}
+         %hidden = cleave.constant dense<0xFF800000> : {T(scores)} : {T(scores)}
+         %bias = cleave.select %first, %hidden, %b : {T(scores, "i1")}, {T(scores)}
+         %zero = cleave.constant dense<0.0> : {T(scores)} : {T(scores)}
+         %keep = cleave.compare ge %m, %zero : {T(scores)} -> {T(scores, "i1")}
+         %result, %lse = cleave.attention %q, %k, %v bias %bias keep %keep {{scale = 0.4 : f64, causal, dropout = 0.25 : f64}} :
+             ({T(q)}, {T(k)}, {T(k)}, {T(scores)}, {T(scores, "i1")}) -> ({T(q)}, {T(q[:3])})""", q, whole)
+
 
 def norms_and_losses():
     for dim in (0, 2):

@@ -88,6 +88,8 @@ private:
     attention.lse = static_cast<int>(slot({1, 2, 3}));
     attention.batch = 1, attention.heads = 2, attention.rows = attention.keys = 3, attention.width = 4;
     attention.kind = AttentionKind::Backward, attention.scale = 0.5, attention.causal = true;
+    attention.bias = w.view(slot({1, 1, 3, 3}), {9, 0, 3, 1});
+    attention.keep = w.view(slot({1, 2, 3, 3}, plan::DType::I1), {18, 9, 3, 1}), attention.dropout = 0.25;
     w.step(forward, std::move(attention));
   }
 

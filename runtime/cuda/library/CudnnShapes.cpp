@@ -96,6 +96,7 @@ ConvShapes convShapes(const plan::Conv &op) {
 void checkAttention(const plan::Attention &op) {
   require(halfType(op.dtype()), op, "the type must be f16 or bf16");
   require(std::min({op.batch(), op.heads(), op.rows(), op.keys(), op.width()}) > 0, op, "sizes must be positive");
+  require(!op.bias() && !op.keep(), op, "there must be no bias and no dropout");
   require(op.width() % 8 == 0, op, "the width must be a multiple of 8");
   require(!op.causal() || op.rows() <= op.keys(), op, "with a causal mask there must be no more rows than keys");
   checkView(op, op.q(), "q");

@@ -97,6 +97,15 @@ inline double flops(const plan::Matmul &op) {
   return flops;
 }
 
+/// The elements of a view that are in different places.
+inline double windowElements(const plan::View &view, const std::vector<int64_t> &sizes) {
+  double all = 1;
+  for (uint32_t d = 0; d < sizes.size(); ++d)
+    if (view.strides()->Get(d) != 0) // otherwise shared
+      all *= static_cast<double>(sizes[d]);
+  return all;
+}
+
 inline Work work(const plan::Matmul &op, const Context &c) {
   Work work;
   work.kind = WorkClass::Product;
@@ -106,11 +115,9 @@ inline Work work(const plan::Matmul &op, const Context &c) {
   work.flops = flops(op);
   work.factors = c.slot(op.a()->slot()).dtype();
   const auto bytes = [&](const plan::View &view, int64_t rows, int64_t columns) {
-    double all = product({rows, columns});
-    for (uint32_t d = 0; d < length(op.batch()); ++d)
-      if (view.strides()->Get(d) != 0) // otherwise shared
-        all *= static_cast<double>(op.batch()->Get(d));
-    return all * sizeOf(c.slot(view.slot()).dtype());
+    std::vector<int64_t> sizes = listOf(op.batch());
+    sizes.insert(sizes.end(), {rows, columns});
+    return windowElements(view, sizes) * sizeOf(c.slot(view.slot()).dtype());
   };
   const double result = bytes(*op.c(), op.m(), op.n());
   work.bytes = bytes(*op.a(), op.m(), op.k()) + bytes(*op.b(), op.k(), op.n()) + result * (op.accumulate() ? 2 : 1);
@@ -133,6 +140,14 @@ inline std::string text(const plan::Matmul &op, const plan::Plan &) {
 
 // ---- Attention ----------------------------------------------------------------------------------------------------
 
+inline std::string headsProblem(const plan::View *view, plan::DType type, const Context &c) {
+  if (std::string problem = viewProblem(view, 4); !problem.empty())
+    return problem;
+  if (view->strides()->Get(3) != 1)
+    return fmt::format("the last stride of a view must be 1, found {}", view->strides()->Get(3));
+  return typeProblem(c, type, {view->slot()});
+}
+
 inline Defect problem(const plan::Attention &op, const Context &c) {
   if (!sane({op.batch(), op.heads(), op.rows(), op.width()}) || !sane({op.batch(), op.heads(), op.keys(), op.width()}))
     return "a size is out of range";
@@ -141,28 +156,30 @@ inline Defect problem(const plan::Attention &op, const Context &c) {
   const bool backward = op.kind() == plan::AttentionKind::Backward;
   if (backward && op.lse() < 0)
     return "the gradient of attention needs the logarithms of its denominators";
+  if (!(op.dropout() >= 0 && op.dropout() < 1) || (op.dropout() > 0) != (op.keep() != nullptr))
+    return fmt::format("attention with dropout {} and {} mask of it", op.dropout(), op.keep() ? "a" : "no");
   std::vector<const plan::View *> views{op.q(), op.k(), op.v(), op.out()};
   if (backward)
     views.insert(views.end(), {op.dout(), op.dq(), op.dk(), op.dv()});
-  for (const plan::View *view : views) {
-    std::string problem = viewProblem(view, 4);
-    if (problem.empty() && view->strides()->Get(3) != 1)
-      problem = fmt::format("the last stride of a view must be 1, found {}", view->strides()->Get(3));
-    if (problem.empty())
-      problem = typeProblem(c, op.dtype(), {view->slot()});
-    if (!problem.empty())
+  for (const plan::View *view : views)
+    if (std::string problem = headsProblem(view, op.dtype(), c); !problem.empty())
       return problem;
-  }
+  for (const auto &[view, type] : {std::pair(op.bias(), plan::DType::F32), std::pair(op.keep(), plan::DType::I1)})
+    if (std::string problem = view ? headsProblem(view, type, c) : ""; !problem.empty())
+      return problem;
   return op.lse() < 0 ? "" : typeProblem(c, plan::DType::F32, {op.lse()});
 }
 
 inline void accesses(const plan::Attention &op, const Accesses &a) {
   const std::vector<int64_t> queries{op.batch(), op.heads(), op.rows(), op.width()},
-      keys{op.batch(), op.heads(), op.keys(), op.width()};
+      keys{op.batch(), op.heads(), op.keys(), op.width()}, scores{op.batch(), op.heads(), op.rows(), op.keys()};
   const uint64_t sums = elements({op.batch(), op.heads(), op.rows()}), element = dtypeSize(op.dtype());
   a.window(Access::Read, op.q(), queries, element);
   a.window(Access::Read, op.k(), keys, element);
   a.window(Access::Read, op.v(), keys, element);
+  for (const plan::View *view : {op.bias(), op.keep()})
+    if (view)
+      a.window(Access::Read, view, scores, a.elementBytes(view->slot()));
   if (op.kind() == plan::AttentionKind::Forward) {
     a.window(Access::Write, op.out(), queries, element);
     if (op.lse() >= 0)
@@ -184,7 +201,7 @@ inline double flops(const plan::Attention &op) {
   return attentionFlops(op.batch(), op.heads(), op.rows(), op.keys(), op.width(), products, op.causal());
 }
 
-inline Work work(const plan::Attention &op, const Context &) {
+inline Work work(const plan::Attention &op, const Context &c) {
   Work work;
   work.kind = WorkClass::Attention;
   work.backward = op.kind() == plan::AttentionKind::Backward;
@@ -195,6 +212,10 @@ inline Work work(const plan::Attention &op, const Context &) {
   const double rows = product({op.batch(), op.heads(), op.rows(), op.width()}) * size,
                keys = product({op.batch(), op.heads(), op.keys(), op.width()}) * size;
   work.bytes = work.backward ? 4 * rows + 4 * keys : 2 * rows + 2 * keys;
+  for (const plan::View *view : {op.bias(), op.keep()})
+    if (view)
+      work.bytes += windowElements(*view, {op.batch(), op.heads(), op.rows(), op.keys()}) *
+                    sizeOf(c.slot(view->slot()).dtype());
   work.scoreBytes = product({op.batch(), op.heads(), op.rows(), op.keys()}) * size;
   return work;
 }
@@ -209,8 +230,10 @@ inline OnGpu onGpu(const plan::Attention &op) {
 inline std::string text(const plan::Attention &op, const plan::Plan &) {
   const bool forward = op.kind() == plan::AttentionKind::Forward;
   const std::string inputs = fmt::format("{} {} {}", viewText(op.q()), viewText(op.k()), viewText(op.v()));
-  return fmt::format("attention {} {}{} -> {} {}x{} rows {} keys {} width {}{}", EnumNameAttentionKind(op.kind()),
-                     inputs, forward ? "" : " " + viewText(op.dout()),
+  const std::string extras = (op.bias() ? " bias " + viewText(op.bias()) : "") +
+                             (op.keep() ? fmt::format(" keep {} dropout {}", viewText(op.keep()), op.dropout()) : "");
+  return fmt::format("attention {} {}{}{} -> {} {}x{} rows {} keys {} width {}{}", EnumNameAttentionKind(op.kind()),
+                     inputs, forward ? "" : " " + viewText(op.dout()), extras,
                      forward ? viewText(op.out())
                              : fmt::format("{} {} {}", viewText(op.dq()), viewText(op.dk()), viewText(op.dv())),
                      op.batch(), op.heads(), op.rows(), op.keys(), op.width(), op.causal() ? " causal" : "");

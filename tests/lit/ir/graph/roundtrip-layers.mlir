@@ -57,13 +57,21 @@ func.func @channels_last(%x: tensor<2x4x4x3xf32>, %w: tensor<5x3x3x3xf32>, %dy: 
 }
 
 // CHECK-LABEL: func.func @attention
-func.func @attention(%q: tensor<2x3x4x8xf32>) {
+func.func @attention(%q: tensor<2x3x4x8xf32>, %bias: tensor<2x3x4x4xf32>, %keep: tensor<2x3x4x4xi1>) {
   // CHECK: cleave.attention %{{.*}} {causal, scale = 5.000000e-01 : f64}
   %0:2 = cleave.attention %q, %q, %q {scale = 0.5, causal} : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4xf32>)
   // CHECK: cleave.attention_grad
   %1:3 = cleave.attention_grad %0#0, %q, %q, %q, %0#0, %0#1 {scale = 0.5, causal}
        : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4xf32>)
        -> (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>)
+  // CHECK: cleave.attention %arg0, %arg0, %arg0 bias %arg1 keep %arg2 {dropout = 2.500000e-01 : f64
+  %2:2 = cleave.attention %q, %q, %q bias %bias keep %keep {scale = 0.5, dropout = 0.25}
+       : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x4xf32>, tensor<2x3x4x4xi1>)
+       -> (tensor<2x3x4x8xf32>, tensor<2x3x4xf32>)
+  // CHECK: cleave.attention_grad {{.*}} keep %arg2 {dropout
+  %3:3 = cleave.attention_grad %0#0, %q, %q, %q, %2#0, %2#1 keep %keep {scale = 0.5, dropout = 0.25}
+       : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4xf32>,
+          tensor<2x3x4x4xi1>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>)
   return
 }
 

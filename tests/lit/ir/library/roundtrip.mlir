@@ -35,7 +35,7 @@ func.func @convolutions(%x: tensor<2x4x4x3xf32>, %w: tensor<5x3x3x3xf32>, %b: te
 
 // CHECK-LABEL: @heads
 // The heads of one projection [batch 2, rows 3, (q, k, v) x heads 4 x width 8] are read, and their gradients written, in place.
-func.func @heads(%qkv: tensor<2x3x96xbf16>, %dy: tensor<2x3x32xbf16>) {
+func.func @heads(%qkv: tensor<2x3x96xbf16>, %dy: tensor<2x3x32xbf16>, %bias: tensor<3x3xf32>, %keep: tensor<2x4x3x3xi1>) {
   // CHECK: library.attention %arg0 <0, [288, 8, 96, 1]>, %arg0 <32, [288, 8, 96, 1]>, %arg0 <64, [288, 8, 96, 1]> to <0, [96, 8, 32, 1]>
   %o, %lse = library.attention %qkv<0, [288, 8, 96, 1]>, %qkv<32, [288, 8, 96, 1]>, %qkv<64, [288, 8, 96, 1]> to <0, [96, 8, 32, 1]>
       {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 0.5, causal}
@@ -46,6 +46,12 @@ func.func @heads(%qkv: tensor<2x3x96xbf16>, %dy: tensor<2x3x32xbf16>) {
       {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 0.5, causal}
       : (tensor<2x3x32xbf16>, tensor<2x3x96xbf16>, tensor<2x3x96xbf16>, tensor<2x3x96xbf16>, tensor<2x3x32xbf16>, tensor<2x4x3xf32>)
       -> tensor<2x3x96xbf16>
+  // CHECK: library.attention {{.*}} bias %arg2 <0, [0, 0, 3, 1]> keep %arg3 <0, [36, 9, 3, 1]> to <0, [96, 8, 32, 1]> {{.*}}dropout = 2.500000e-01
+  %p, %l = library.attention %qkv<0, [288, 8, 96, 1]>, %qkv<32, [288, 8, 96, 1]>, %qkv<64, [288, 8, 96, 1]> bias %bias<0, [0, 0, 3, 1]>
+      keep %keep<0, [36, 9, 3, 1]> to <0, [96, 8, 32, 1]>
+      {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 0.5, dropout = 0.25}
+      : (tensor<2x3x96xbf16>, tensor<2x3x96xbf16>, tensor<2x3x96xbf16>, tensor<3x3xf32>, tensor<2x4x3x3xi1>)
+      -> (tensor<2x3x32xbf16>, tensor<2x4x3xf32>)
   return
 }
 

@@ -147,6 +147,19 @@ TEST_CASE("attention keeps its order where something else is done with its resul
   }
 }
 
+TEST_CASE("attention reads the mask of a batch or of positions in place", "[export]") {
+  const std::string heads = "tensor<2x4x3x8xf32>", scores = "tensor<2x4x3x3xf32>";
+  for (auto [mask, dims, strides] : {std::tuple("2x3", "0, 3", Ints{0, 3, 0, 0, 1}), {"3x3", "2, 3", {0, 0, 0, 3, 1}}}) {
+    Selected s(std::string("func.func @f(%q: ") + heads + ", %m: tensor<" + mask + "xf32>) -> " + heads +
+               " {\n%b = cleave.broadcast %m dims [" + dims + "] : tensor<" + mask + "xf32> -> " + scores +
+               "\n%o, %l = cleave.attention %q, %q, %q bias %b {scale = 1.0} : (" + heads + ", " + heads + ", " + heads +
+               ", " + scores + ") -> (" + heads + ", tensor<2x4x3xf32>)\nreturn %o : " + heads + "\n}");
+    INFO(mask);
+    CHECK(s.ops() == 1);
+    CHECK(view(*s.calls<library::AttentionOp>()[0].getBiasView()) == strides);
+  }
+}
+
 TEST_CASE("gradients of attention are written as what follows reads", "[export]") {
   const std::string heads = "tensor<2x4x3x8xbf16>", rows = "tensor<2x3x4x8xbf16>";
   const std::string gradient = "%dq, %dk, %dv = cleave.attention_grad %g, %q, %q, %q, %q, %l {scale = 1.0} : (" +
