@@ -23,8 +23,7 @@ Tensor forEveryHead(Ops &ops, Tensor x, int64_t heads) {
   const Shape own = x.shape();
   if (own[1] == heads)
     return x;
-  mlir::Value groups =
-      ops.broadcast(valueOf(x), {own[0], own[1], heads / own[1], own[2], own[3]}, {0, 1, 3, 4});
+  mlir::Value groups = ops.broadcast(valueOf(x), {own[0], own[1], heads / own[1], own[2], own[3]}, {0, 1, 3, 4});
   return tensorOf(ops.reshape(groups, {own[0], heads, own[2], own[3]}));
 }
 
@@ -88,25 +87,26 @@ Tensor upperLeft(Ops &ops, Tensor q, Tensor k, Tensor v, const AttentionOptions 
   return t <= s ? result : concat({result, fused(ops, slice(q, 2, s, t, where), k, v, o, false)}, 2, where);
 }
 
-/// `x` where the mask is true, elsewhere -infinity.
-mlir::Value hide(Ops &ops, mlir::Value mask, mlir::Value x) {
-  return ops.select(mask, x, ops.constantLike(x, -std::numeric_limits<double>::infinity()));
+/// What a mask of type i1 adds to the scores: 0 where it is true, elsewhere -infinity.
+mlir::Value additive(Ops &ops, mlir::Value mask) {
+  mlir::Value zero = ops.constant(ops.trace.type(ops.shape(mask), ops.trace.element(DType::F32)), 0);
+  return ops.select(mask, zero, ops.constantLike(zero, -std::numeric_limits<double>::infinity()));
 }
 
-/// The mask as numbers that are added to the scores; null if there is none. `upperLeft`: it also hides later keys.
+/// What is added to the scores; null if nothing is. `upperLeft`: it also hides later keys.
 mlir::Value biasOf(Ops &ops, Tensor mask, const Shape &scores, bool upperLeft) {
   mlir::Value bias;
-  if (mask.defined() && mask.dtype() == DType::I1)
-    bias = hide(ops, valueOf(mask), ops.constant(ops.trace.type(mask.shape(), ops.trace.element(DType::F32)), 0));
-  else if (mask.defined())
-    bias = ops.cast(valueOf(mask), DType::F32);
-  if (bias)
+  if (mask.defined()) {
+    const bool boolean = mask.dtype() == DType::I1;
+    bias = boolean ? additive(ops, valueOf(mask)) : ops.cast(valueOf(mask), DType::F32);
     bias = ops.broadcastTo(bias, scores);
+  }
   if (!upperLeft)
     return bias;
-  if (!bias)
-    bias = ops.constant(ops.trace.type(scores, ops.trace.element(DType::F32)), 0);
-  return hide(ops, ops.compare(Predicate::Ge, ops.iota(scores, 2), ops.iota(scores, 3)), bias);
+  const Shape positions{scores[2], scores[3]};
+  mlir::Value seen = ops.compare(Predicate::Ge, ops.iota(positions, 0), ops.iota(positions, 1)),
+              later = ops.broadcastTo(additive(ops, seen), scores);
+  return bias ? ops.add(bias, later) : later;
 }
 
 } // namespace

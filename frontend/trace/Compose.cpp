@@ -90,10 +90,17 @@ Value Ops::constant(const Shape &shape, const std::vector<int32_t> &values) {
   return constantOf(*this, shape, values, DType::I32);
 }
 
-Value Ops::uniform(const Shape &shape, const std::string &what) {
+Value Ops::uniform(const Shape &shape, const std::string &what) { return random(shape, DType::F32, what, {}); }
+
+Value Ops::keepMask(const Shape &shape, double p) {
+  return random(shape, DType::I1, "dropout", builder().getF64FloatAttr(p));
+}
+
+Value Ops::random(const Shape &shape, DType type, const std::string &what, mlir::FloatAttr atLeast) {
   const std::string key = trace.path() + "/" + what;
   const std::string name = fmt::format("{}.{}", key, trace.occurrence(key));
-  return op<ir::RandomUniformOp>(trace.type(shape, trace.element(DType::F32)), name).getResult();
+  return op<ir::RandomUniformOp>(trace.type(shape, trace.element(type)), trace.builder.getStringAttr(name), atLeast)
+      .getResult();
 }
 
 } // namespace cleave

@@ -69,13 +69,14 @@ public:
   Value constant(const Shape &shape, const std::vector<int32_t> &values);
   /// Uniform random numbers in [0, 1), keyed by the module path, `what`, and the number of earlier calls with both.
   Value uniform(const Shape &shape, const std::string &what);
-  /// Which elements a dropout with probability `p` keeps.
-  Value keepMask(const Shape &shape, double p) { return compare(ir::Predicate::Ge, uniform(shape, "dropout"), p); }
+  /// Which elements a dropout with probability `p` keeps: those whose random number is at least `p`.
+  Value keepMask(const Shape &shape, double p);
 
 protected:
   void created(mlir::Operation *op) override { trace.created(op, where); }
 
 private:
+  Value random(const Shape &shape, DType type, const std::string &what, mlir::FloatAttr atLeast);
   Ops(Trace &trace, Where where) : GraphBuilder(trace.builder), trace(trace), where(where) {
     setOrigin(trace.location(where), {});
   }

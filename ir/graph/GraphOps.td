@@ -118,8 +118,10 @@ def Cleave_IotaOp : Cleave_Op<"iota"> {
 }
 def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
   let summary = "uniform numbers in [0, 1), Philox keyed by (seed, name, training step, global element index)";
-  let arguments = (ins StrAttr:$name);
-  let results = (outs Cleave_FloatTensor:$result);
+  let description = [{ With `at_least`, whether each is at least this number. (C1) the result is i1 with at_least, float without it. }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<F64Attr>:$at_least);
+  let results = (outs Cleave_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 } // group
@@ -318,8 +320,8 @@ def Cleave_AttentionOp : Cleave_InferOp<"attention", [AttrSizedOperandSegments]>
     q [b, h, t, d], k and v [b, h, s, d] -> result [b, h, t, d], lse [b, h, t] (f32). Causal: position i sees j <= i + s - t.
     `bias`, in f32, is added to the scores; a row in which it is -infinity everywhere yields zeros, and an lse of infinity.
     `keep`: which elements of the softmax are not dropped; these are divided by 1 - dropout.
-    (C1) ranks are 4. (C2) b, h, d agree and k's shape is v's. (C3) causal needs t <= s. (C5) bias is f32, and bias and keep
-    are [b, h, t, s]. (C6) keep comes with dropout, which is in [0, 1).
+    (C1) ranks are 4. (C2) b, h, d agree and k's shape is v's. (C3) causal needs t <= s. (C4) bias is f32, and bias and keep
+    are [b, h, t, s]. (C5) keep comes with dropout, which is in [0, 1).
   }];
   let arguments = !con((ins Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v,
                             Optional<Cleave_FloatTensor>:$bias, Optional<Cleave_BoolTensor>:$keep), Cleave_AttentionAttributes);
@@ -331,7 +333,7 @@ def Cleave_AttentionOp : Cleave_InferOp<"attention", [AttrSizedOperandSegments]>
 def Cleave_AttentionGradOp : Cleave_InferOp<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "gradients of q, k and v (Dao et al. 2022, algorithm 4: probabilities are recomputed from lse)";
   let description = [{
-    (C1) to (C3), (C5) and (C6) as attention. (C4) grad and out have q's shape, lse q's without the last dimension.
+    (C1) to (C5) as attention. (C6) grad and out have q's shape, lse q's without the last dimension.
   }];
   let arguments = !con((ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$q, Cleave_FloatTensor:$k, Cleave_FloatTensor:$v,
                             Cleave_FloatTensor:$out, Cleave_FloatTensor:$lse, Optional<Cleave_FloatTensor>:$bias,

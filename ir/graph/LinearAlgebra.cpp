@@ -193,13 +193,13 @@ static LogicalResult checkAttention(std::optional<Location> loc, StringRef name,
   const int64_t scores[] = {q[0], q[1], q[2], k[2]};
   for (Value operand : {op.getBias(), op.getKeep()})
     if (operand && shapeOf(operand) != ArrayRef<int64_t>(scores))
-      return broken(loc, name, "C5: the scores are ", shapeText(scores), ", bias or keep is ",
+      return broken(loc, name, "C4: the scores are ", shapeText(scores), ", bias or keep is ",
                     shapeText(shapeOf(operand)));
   if (op.getBias() && !tensorType(op.getBias()).getElementType().isF32())
-    return broken(loc, name, "C5: bias is not f32");
+    return broken(loc, name, "C4: bias is not f32");
   const double dropout = op.getDropout().convertToDouble();
   if (!(dropout >= 0 && dropout < 1) || (dropout > 0) != static_cast<bool>(op.getKeep()))
-    return broken(loc, name, "C6: dropout is ", dropout, op.getKeep() ? " with keep" : " without keep");
+    return broken(loc, name, "C5: dropout is ", dropout, op.getKeep() ? " with keep" : " without keep");
   return success();
 }
 
@@ -222,7 +222,7 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Loc
     return failure();
   auto q = shapeOf(op.getQ());
   if (shapeOf(op.getGrad()) != q || shapeOf(op.getOut()) != q || shapeOf(op.getLse()) != q.drop_back())
-    return broken(loc, getOperationName(), "C4: q is ", shapeText(q), ", grad ", shapeText(shapeOf(op.getGrad())),
+    return broken(loc, getOperationName(), "C6: q is ", shapeText(q), ", grad ", shapeText(shapeOf(op.getGrad())),
                   ", out ", shapeText(shapeOf(op.getOut())), ", lse ", shapeText(shapeOf(op.getLse())));
   types.append({op.getQ().getType(), op.getK().getType(), op.getV().getType()});
   return success();

@@ -10,6 +10,13 @@ using namespace cleave::ir;
 
 // ---- broadcast, reduce, reshape ------------------------------------------------------------------------------------
 
+LogicalResult RandomUniformOp::verify() {
+  const Type element = getType().getElementType();
+  if (getAtLeast() ? !element.isInteger(1) : !isa<FloatType>(element))
+    return emitOpError("C1: the result is ") << element << (getAtLeast() ? " with" : " without") << " at_least";
+  return success();
+}
+
 LogicalResult BroadcastOp::verify() {
   auto from = shapeOf(getInput()), to = getType().getShape();
   if (getDims().size() != from.size() || !increasesWithin(getDims(), to.size()))

@@ -53,8 +53,8 @@ template <typename Op> std::function<Scores(const Operands &)> scoresOf(Op op, i
           causal = op.getCausal()](const Operands &in) {
     const auto &queries = in[q]->shape, &keys = in[q + 1]->shape;
     const auto operand = [&](int i) { return i < 0 ? nullptr : in[i]; };
-    return Scores{queries[0] * queries[1], queries[2], keys[2], queries[3], in[q],
-                  in[q + 1], operand(bias), operand(keep), scale, kept, causal};
+    return Scores{queries[0] * queries[1], queries[2],    keys[2], queries[3], in[q], in[q + 1],
+                  operand(bias),           operand(keep), scale,   kept,       causal};
   };
 }
 

@@ -73,13 +73,17 @@ static Kernel randomUniform(RandomUniformOp op) {
     if (!sharding.resolve(global))
       throw Error(Status::Internal, "interpreter: random_uniform's sharding does not fit its global type");
   }
-  return [type, global, sharding, name = hashName(op.getName())](const Operands &, Environment &environment) {
+  std::optional<float> atLeast;
+  if (op.getAtLeast())
+    atLeast = static_cast<float>(op.getAtLeast()->convertToDouble());
+  return [type, global, sharding, name = hashName(op.getName()), atLeast](const Operands &, Environment &environment) {
     const Context &context = environment.context;
     HostTensor out = type;
     out.values.resize(elementCount(out.shape));
     const RandomPlaces place(context, elementCount(global));
     auto fill = [&](int64_t to, int64_t element) {
-      out.values[to] = roundTo(out.dtype, philoxUniform(context.seed ^ name, place.stream, place(element)));
+      const float number = philoxUniform(context.seed ^ name, place.stream, place(element));
+      out.values[to] = atLeast ? number >= *atLeast : roundTo(out.dtype, number);
     };
     if (environment.rank)
       forEachElement(globalIndices(sharding, environment.rank->mesh(), environment.rank->coords()), global, fill);

@@ -248,7 +248,7 @@ template <typename Op> SmallVector<int64_t> keysOf(Op op) {
   return shape;
 }
 
-/// Checks C2, C3 and C7 of bias and keep.
+/// Checks C2, C3 and C6 of bias and keep.
 template <typename Op> LogicalResult checkExtras(Op op) {
   SmallVector<int64_t> scores = rowsOf(op);
   scores[3] = static_cast<int64_t>(op.getKeys());
@@ -256,7 +256,7 @@ template <typename Op> LogicalResult checkExtras(Op op) {
                                                                           {"keep", op.getKeep(), op.getKeepView()}};
   for (const auto &[name, value, view] : extras) {
     if (static_cast<bool>(value) != view.has_value())
-      return op.emitOpError("C7: ") << name << (value ? " comes without" : " is absent, but not") << " its view";
+      return op.emitOpError("C6: ") << name << (value ? " comes without" : " is absent, but not") << " its view";
     if (!value)
       continue;
     if (failed(checkInside(op, {name, value, *view, scores}, 2)))
@@ -265,14 +265,14 @@ template <typename Op> LogicalResult checkExtras(Op op) {
       return op.emitOpError("C2: the last stride of ") << name << " is " << view->getStrides().back();
   }
   if (op.getBias() && !elementOf(op.getBias()).isF32())
-    return op.emitOpError("C7: bias is ") << op.getBias().getType();
+    return op.emitOpError("C6: bias is ") << op.getBias().getType();
   const double dropout = op.getDropout().convertToDouble();
   if (!(dropout >= 0 && dropout < 1) || (dropout > 0) != static_cast<bool>(op.getKeep()))
-    return op.emitOpError("C7: dropout is ") << dropout << (op.getKeep() ? " with keep" : " without keep");
+    return op.emitOpError("C6: dropout is ") << dropout << (op.getKeep() ? " with keep" : " without keep");
   return success();
 }
 
-/// Checks C1 to C5 and C7. The last `written` windows are the op's results.
+/// Checks C1 to C6. The last `written` windows are the op's results.
 template <typename Op> LogicalResult checkAttention(Op op, ArrayRef<Window> windows, size_t written, Value lse) {
   SmallVector<int64_t> rows = rowsOf(op), keys = keysOf(op);
   if (!allPositive(rows) || !allPositive(keys) || (op.getCausal() && rows[2] > keys[2]))
@@ -306,7 +306,7 @@ LogicalResult AttentionOp::verify() {
 
 LogicalResult AttentionGradOp::verify() {
   if (getResults().size() != 1 && getResults().size() != 3)
-    return emitOpError("C6: there are ") << getResults().size() << " results, not one or three";
+    return emitOpError("C7: there are ") << getResults().size() << " results, not one or three";
   const SmallVector<int64_t> rows = rowsOf(*this), keys = keysOf(*this);
   return checkAttention(*this,
                         {Window{"grad", getGrad(), getGradView(), rows}, Window{"q", getQ(), getQView(), rows},

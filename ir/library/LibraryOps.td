@@ -158,7 +158,7 @@ def Library_AttentionOp : Library_Op<"attention", [AttrSizedOperandSegments]> {
     keep of [batch, heads, rows, keys].
     (C1) sizes are positive, and causal needs rows <= keys. (C2) views have four strides, the last of them 1. (C3) views
     stay inside their tensors. (C4) the result's elements do not overlap. (C5) element types are equal, and lse is f32 of
-    [batch, heads, rows]. (C7) bias is f32; bias and keep come with their views, keep with dropout, which is in [0, 1).
+    [batch, heads, rows]. (C6) bias is f32; bias and keep come with their views, keep with dropout, which is in [0, 1).
   }];
   let arguments = !con((ins Library_Float:$q, Library_ViewAttr:$q_view, Library_Float:$k, Library_ViewAttr:$k_view,
                             Library_Float:$v, Library_ViewAttr:$v_view, Optional<Library_Float>:$bias,
@@ -174,7 +174,7 @@ def Library_AttentionGradOp : Library_Op<"attention_grad", [AttrSizedOperandSegm
   let description = [{
     (C1) sizes are positive, and causal needs rows <= keys. (C2) views have four strides, the last of them 1. (C3) views
     stay inside their tensors. (C4) the gradients' elements do not overlap. (C5) element types are equal, and lse is f32 of
-    [batch, heads, rows]. (C6) there are one or three results. (C7) as attention.
+    [batch, heads, rows]. (C6) as attention. (C7) there are one or three results.
   }];
   let arguments = !con((ins Library_Float:$grad, Library_ViewAttr:$grad_view, Library_Float:$q, Library_ViewAttr:$q_view,
                             Library_Float:$k, Library_ViewAttr:$k_view, Library_Float:$v, Library_ViewAttr:$v_view,

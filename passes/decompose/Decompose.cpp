@@ -37,9 +37,8 @@ Values rewrite(Operation *op, GraphBuilder &e, AttentionOps attention) {
       .Case([&](ir::BatchNormGradOp op) { return decomposeBatchNormGrad(op, e); })
       .Case([&](ir::DetachOp op) { return Values{op.getInput()}; })
       .Case([&](ir::AttentionOp op) { return decomposes(op, attention) ? decomposeAttention(op, e) : Values(); })
-      .Case([&](ir::AttentionGradOp op) {
-        return decomposes(op, attention) ? decomposeAttentionGrad(op, e) : Values();
-      })
+      .Case(
+          [&](ir::AttentionGradOp op) { return decomposes(op, attention) ? decomposeAttentionGrad(op, e) : Values(); })
       .Default(Values());
 }
 

@@ -84,6 +84,7 @@ void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
   plan::RandomT step;
   step.out = slot;
   step.key = hashName(op.getName());
+  step.at_least = op.getAtLeast() ? op.getAtLeast()->convertToDouble() : 0;
   step.shape = label.global;
   step.dtype = plannedType(op.getType());
   s.step(op, std::move(step));

@@ -112,11 +112,11 @@ void selectAttention(ir::AttentionGradOp op) {
   const Sizes sizes = sizesOf(op.getQ());
   OpBuilder b(op);
   replaceBy(op, results,
-            library::AttentionGradOp::create(
-                b, op.getLoc(), types, grad.base, view(grad), q.base, view(q), k.base, view(k), v.base, view(v),
-                out.base, view(out), op.getLse(), bias.base, keep.base, view(written[0]), view(written[1]),
-                view(written[2]), bias.view, keep.view, sizes[0], sizes[1], sizes[2], keysOf(op.getK()), sizes[3],
-                op.getScale(), op.getCausal(), op.getDropout()));
+            library::AttentionGradOp::create(b, op.getLoc(), types, grad.base, view(grad), q.base, view(q), k.base,
+                                             view(k), v.base, view(v), out.base, view(out), op.getLse(), bias.base,
+                                             keep.base, view(written[0]), view(written[1]), view(written[2]), bias.view,
+                                             keep.view, sizes[0], sizes[1], sizes[2], keysOf(op.getK()), sizes[3],
+                                             op.getScale(), op.getCausal(), op.getDropout()));
 }
 
 } // namespace cleave::passes

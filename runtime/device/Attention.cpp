@@ -41,10 +41,11 @@ public:
   AttentionOp(const plan::Attention &op, SlotScope &scope, Workspace &workspace, unsigned threads,
               const AttentionKernels &kernels)
       : op(op), kernels(kernels), half(op.dtype() == plan::DType::BF16), workspace(workspace), threads(threads),
-        q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope), bias(optional(op.bias(), scope)),
-        keep(optional(op.keep(), scope)), kept(static_cast<float>(1 / (1 - op.dropout()))),
-        width(roundUp(op.width(), kernels.lanes * kernels.pairs)), units(width / kernels.pairs),
-        keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats), scale(static_cast<float>(op.scale())) {
+        q(*op.q(), scope), k(*op.k(), scope), v(*op.v(), scope), out(*op.out(), scope),
+        bias(optional(op.bias(), scope)), keep(optional(op.keep(), scope)),
+        kept(static_cast<float>(1 / (1 - op.dropout()))), width(roundUp(op.width(), kernels.lanes * kernels.pairs)),
+        units(width / kernels.pairs), keys(roundUp(op.keys(), kernels.panel)), scoreStride(keys + lineFloats),
+        scale(static_cast<float>(op.scale())) {
     if (op.lse() >= 0)
       lse = {scope.local(static_cast<uint32_t>(op.lse()))};
   }

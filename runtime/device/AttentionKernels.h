@@ -38,9 +38,9 @@ struct AttentionKernels {
   /// out[i][j] += sum over k of a[k][i] * b[k][j] for `rows` rows i, a multiple of `lanes`.
   void (*addTransposed)(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t aStride, const float *b,
                         int64_t bStride, float *out, int64_t outStride);
-  /// Replaces the first `seen` products of a row by e = exp(s - the largest s) for the scores s = scale * product + bias,
-  /// times their factors f of dropout, in units, and the others up to `count` by zeros. Returns the sum of all e. If a
-  /// bias is -infinity for all, these are zeros.
+  /// Replaces the first `seen` products of a row by e = exp(s - the largest s) for the scores s = scale * product +
+  /// bias, times their factors f of dropout, in units, and the others up to `count` by zeros. Returns the sum of all e.
+  /// If a bias is -infinity for all, these are zeros.
   float (*exponentials)(float *scores, int64_t seen, int64_t count, float scale, const ScoreExtras &extras,
                         float *largest);
   /// Replaces them by f * p, where p = exp(s - lse), and `gradients` g of these by scale * p * (f * g - correction), in

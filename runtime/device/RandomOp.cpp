@@ -17,7 +17,8 @@ namespace {
 class RandomOp final : public Op {
 public:
   RandomOp(const plan::Random &random, SlotScope &scope, unsigned threads)
-      : out{scope.local(random.out())}, key(scope.plan.seed() ^ random.key()), dtype(random.dtype()) {
+      : out{scope.local(random.out())}, key(scope.plan.seed() ^ random.key()), dtype(random.dtype()),
+        atLeast(static_cast<float>(random.at_least())) {
     std::vector<int64_t> global;
     if (random.shape())
       global.assign(random.shape()->begin(), random.shape()->end());
@@ -58,7 +59,10 @@ private:
     for (int64_t done = 0; done < piece.count; done += 256) {
       int64_t count = std::min<int64_t>(256, piece.count - done);
       philoxFill(values, key, stream, place + static_cast<uint64_t>(done), count);
-      for (int64_t i = 0; i < count; ++i)
+      if (dtype == plan::DType::I1)
+        std::transform(values, values + count, to + piece.local + done,
+                       [this](float value) { return std::byte{value >= atLeast}; });
+      for (int64_t i = 0; dtype != plan::DType::I1 && i < count; ++i)
         storeElement(to, piece.local + done + i, dtype, values[i]);
     }
   }
@@ -66,6 +70,7 @@ private:
   StepOperand out;
   uint64_t key;
   plan::DType dtype;
+  float atLeast; ///< I1: the least number that is true
   std::vector<Piece> pieces;
   int64_t elements = 0, rows = 1;
   unsigned threads = 1;

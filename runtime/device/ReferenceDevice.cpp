@@ -277,7 +277,7 @@ struct ScoreRow {
 
   const plan::Attention &op;
   std::function<Elements(SlotTable)> q, k, bias, keep; ///< null: absent
-  std::vector<double> probabilities, kept;             ///< of the keys that the row attends to, before and after dropout
+  std::vector<double> probabilities, kept; ///< of the keys that the row attends to, before and after dropout
 
   static std::function<Elements(SlotTable)> of(const plan::View *view, SlotScope &scope) {
     return view ? reach(scope, view->slot(), view->offset()) : nullptr;
@@ -336,8 +336,7 @@ std::unique_ptr<Op> attentionForward(const plan::Attention &op, SlotScope &scope
         for (int64_t w = 0; w < op.width(); ++w) {
           double sum = 0;
           for (size_t j = 0; j < row.kept.size(); ++j)
-            sum += row.kept[j] *
-                   v(t).load(begin(op.v()) + static_cast<int64_t>(j) * op.v()->strides()->Get(2) + w);
+            sum += row.kept[j] * v(t).load(begin(op.v()) + static_cast<int64_t>(j) * op.v()->strides()->Get(2) + w);
           out(t).store(begin(op.out()) + i * op.out()->strides()->Get(2) + w, sum);
         }
         if (lse)

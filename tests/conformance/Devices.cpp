@@ -318,6 +318,20 @@ TEST_CASE("random: numbers of no rows are new in each microbatch of an evaluatio
         CHECK(all.insert(value).second);
 }
 
+TEST_CASE("random: whether numbers are at least another one") {
+  StepRun run(stepPlan([&](ProgramWriter &w) {
+    RandomT op;
+    op.out = w.slot("out", plan::DType::I1, {9, 701}, Space::Persistent);
+    op.key = 1234, op.shape = {9, 701};
+    op.dtype = plan::DType::I1, op.at_least = 0.25;
+    w.step(0, op);
+  }));
+  run.run(testedDevice(), 2, {{7}, 0});
+  const auto values = run.values(0);
+  for (size_t i = 0; i < values.size(); ++i)
+    REQUIRE(values[i] == (philoxUniform(99 ^ 1234, 7, i) >= 0.25f));
+}
+
 TEST_CASE("random: half types are f32's numbers, rounded") {
   for (plan::DType dtype : halfTypes) {
     const PlanT plan = stepPlan([&](ProgramWriter &w) {

@@ -432,24 +432,27 @@ bool drawAttention(Drawing &d, const OpKind &self) {
   return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], queries ? fewer : s[1], heads * width}) >= 0;
 }
 
-/// Grouped-query attention, sometimes with rotary embeddings, with a parameter as mask, or with dropout.
+/// Grouped-query attention, sometimes with fewer queries, with rotary embeddings, with a parameter as mask or its signs,
+/// or with dropout.
 bool drawGroupedAttention(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() == 3 && t.size(1) <= 8; });
   if (x < 0)
     return false;
   const Shape s = d.shape(x);
   const int64_t kvHeads = d.chance.whole(1, 2), heads = kvHeads * d.chance.whole(1, 3), width = 2 * d.chance.whole(1, 2);
-  const bool turned = d.chance.one(0.6);
-  const auto part = [&](int64_t count, bool turn) {
-    const int p = d.add("linear", {x, d.parameter({count * width, s[2]})});
-    const int h = d.add("transpose", {d.add("reshape", {p}, {s[0], s[1], count, width})}, {1, 2});
+  const bool turned = d.chance.one(0.6), boolean = d.chance.one(0.3);
+  const int64_t rows = s[1] > 1 && d.chance.one(0.3) ? d.chance.whole(1, s[1] - 1) : s[1];
+  const int some = rows < s[1] ? d.add("slice", {x}, {1, 0, rows}) : x;
+  const auto part = [&](int64_t count, bool turn, bool query = false) {
+    const int p = d.add("linear", {query ? some : x, d.parameter({count * width, s[2]})});
+    const int h = d.add("transpose", {d.add("reshape", {p}, {s[0], query ? rows : s[1], count, width})}, {1, 2});
     return turn && turned ? d.add("rotaryEmbedding", {h}, {d.chance.whole(0, 2)}) : h;
   };
-  std::vector<int> in{part(heads, true), part(kvHeads, true), part(kvHeads, false)};
-  if (d.chance.one(0.4))
-    in.push_back(d.parameter(d.chance.one(0.5) ? Shape{s[1], s[1]} : Shape{heads, 1, s[1]}));
-  const int out = d.add(self.name, in, {d.chance.one(0.5)}, {d.chance.one(0.3) ? 0.25 : 0.0});
-  return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], s[1], heads * width}) >= 0;
+  std::vector<int> in{part(heads, true, true), part(kvHeads, true), part(kvHeads, false)};
+  if (boolean || d.chance.one(0.4))
+    in.push_back(d.parameter(d.chance.one(0.5) ? Shape{rows, s[1]} : Shape{heads, 1, s[1]}));
+  const int out = d.add(boolean ? "maskedAttention" : self.name, in, {d.chance.one(0.5)}, {d.chance.one(0.3) ? 0.25 : 0.0});
+  return out >= 0 && d.add("reshape", {d.add("transpose", {out}, {1, 2})}, {s[0], rows, heads * width}) >= 0;
 }
 
 bool drawRotary(Drawing &d, const OpKind &self) {
@@ -717,11 +720,11 @@ std::vector<OpKind> makeKinds() {
       "scaledDotProductAttention($0, $1, $2, {.causal = $i0, .mask = $3, .dropout = $r0})",
       [](const Call &c) {
         return scaledDotProductAttention(c.in[0], c.in[1], c.in[2],
-                                         {.causal = c.i(0) != 0,
-                                          .mask = c.in.size() > 3 ? c.in[3] : Tensor(),
-                                          .dropout = c.r(0)});
+                                         {.causal = c.i(0) != 0, .mask = c.in.size() > 3 ? c.in[3] : Tensor(), .dropout = c.r(0)});
       },
       drawGroupedAttention});
+  op({"maskedAttention", 0, false, "scaledDotProductAttention($0, $1, $2, {.causal = $i0, .mask = $3 > 0, .dropout = $r0})",
+      [](const Call &c) { return scaledDotProductAttention(c.in[0], c.in[1], c.in[2], {.causal = c.i(0) != 0, .mask = c.in[3] > 0, .dropout = c.r(0)}); }, nullptr});
   op({"rotaryEmbedding", 0.7, false, "rotaryEmbedding($0, {.start = $i0})",
       [](const Call &c) { return rotaryEmbedding(c.in[0], {.start = c.i(0)}); }, drawRotary});
   op({"selfAttention", 0.7, false, "", nullptr, drawAttentionOfValues});

@@ -129,6 +129,8 @@ private:
     w.step(forward, std::move(scatter));
     RandomT random;
     random.out = slot({4, 2}), random.shape = {4, 2};
+    w.step(forward, RandomT(random));
+    random.out = slot({4, 2}, plan::DType::I1), random.dtype = plan::DType::I1, random.at_least = 0.25;
     w.step(forward, std::move(random));
     CopyT copy;
     copy.src = w.view(slot({4}), {1}), copy.dst = w.view(slot({2}), {1});

@@ -68,6 +68,7 @@ struct RandomArguments {
   const RandomRows *rows; ///< on the device
   uint64_t key;
   int64_t pieceCount, elements, rowsOfMicrobatch, microbatch;
+  float atLeast; ///< of bool: the least number that is true
 };
 
 /// Pooling windows over [n, c, h, w]; `wide` is the input, `narrow` the output of forward pooling. Strides of both in

@@ -5,6 +5,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
 using namespace cleave::cuda;
 
@@ -149,7 +150,11 @@ template <typename T> __device__ void randomUniform(const RandomArguments &a) {
       uint32_t c[4] = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(stream),
                        static_cast<uint32_t>(stream >> 32)};
       philox(c, static_cast<uint32_t>(a.key), static_cast<uint32_t>(a.key >> 32));
-      out[piece.local + i] = narrowTo<T>(static_cast<float>(c[index % 4] >> 8) * 0x1p-24f);
+      const float number = static_cast<float>(c[index % 4] >> 8) * 0x1p-24f;
+      if constexpr (std::is_same_v<T, bool>)
+        out[piece.local + i] = number >= a.atLeast;
+      else
+        out[piece.local + i] = narrowTo<T>(number);
     }
   }
 }
@@ -426,6 +431,7 @@ CLEAVE_KERNEL(cleave_lookup_sum_bf16, LookupGradArguments, sumBuckets<__nv_bfloa
 CLEAVE_KERNEL(cleave_random_f32, RandomArguments, randomUniform<float>)
 CLEAVE_KERNEL(cleave_random_f16, RandomArguments, randomUniform<__half>)
 CLEAVE_KERNEL(cleave_random_bf16, RandomArguments, randomUniform<__nv_bfloat16>)
+CLEAVE_KERNEL(cleave_random_bool, RandomArguments, randomUniform<bool>)
 
 #define CLEAVE_POOL_FORMS(name, fn, t, T)                                                                              \
   CLEAVE_KERNEL(cleave_##name##_##t, PoolArguments, (fn<T, PoolForm<int64_t, 1, int32_t>>))                             \

@@ -150,7 +150,10 @@ private:
 class RandomOp final : public Op {
 public:
   RandomOp(const plan::Random &random, SlotScope &scope, const Queue &queue, OwnKernels &kernels)
-      : out{scope.local(random.out())}, function(kernels.function("cleave_random_" + elementSuffix(random.dtype()))),
+      : out{scope.local(random.out())},
+        function(kernels.function(random.dtype() == plan::DType::I1
+                                      ? "cleave_random_bool"
+                                      : "cleave_random_" + elementSuffix(random.dtype()))),
         queue(queue) {
     std::vector<int64_t> global;
     if (random.shape())
@@ -167,6 +170,7 @@ public:
     arguments.pieces = reinterpret_cast<const RandomPiece *>(table.data());
     arguments.pieceCount = static_cast<int64_t>(list.size());
     arguments.key = scope.plan.seed() ^ random.key();
+    arguments.atLeast = static_cast<float>(random.at_least());
   }
 
   void run(SlotTable slots, const RunContext &context) override {

@@ -76,8 +76,13 @@ inline std::string text(const plan::Fill &op, const plan::Plan &) {
 // ---- Random -------------------------------------------------------------------------------------------------------
 
 inline Defect problem(const plan::Random &op, const Context &c) {
-  if (std::string problem = typeProblem(c, op.dtype(), {op.out()}); !c.rank || !problem.empty())
+  if (std::string problem = typeProblem(c, op.dtype(), {op.out()}); !problem.empty())
     return problem;
+  const bool numbers = op.dtype() <= plan::DType::BF16;
+  if (numbers ? op.at_least() != 0 : op.dtype() != plan::DType::I1)
+    return fmt::format("random numbers of type {} with at_least {}", dtypeName(op.dtype()), op.at_least());
+  if (!c.rank)
+    return "";
   const plan::Slot &slot = c.slot(op.out());
   const std::vector<uint32_t> coords(c.rank->coords()->begin(), c.rank->coords()->end());
   try {
@@ -92,8 +97,14 @@ inline Defect problem(const plan::Random &op, const Context &c) {
 
 inline void accesses(const plan::Random &op, const Accesses &a) { a.whole(Access::Write, op.out()); }
 inline bool isLinear(const plan::Random &) { return false; }
-inline Work work(const plan::Random &op, const Context &c) { return moving(WorkClass::Random, c.bytes(op.out())); }
+/// Each element costs as much as a number in f32.
+inline Work work(const plan::Random &op, const Context &c) {
+  return moving(WorkClass::Random, c.bytes(op.out()) / sizeOf(op.dtype()) * sizeof(float));
+}
 inline OnGpu onGpu(const plan::Random &) { return {}; }
-inline std::string text(const plan::Random &op, const plan::Plan &) { return fmt::format("random -> %{}", op.out()); }
+inline std::string text(const plan::Random &op, const plan::Plan &) {
+  return fmt::format("random{} -> %{}", op.dtype() == plan::DType::I1 ? fmt::format(" >= {}", op.at_least()) : "",
+                     op.out());
+}
 
 } // namespace cleave::steps

@@ -214,8 +214,8 @@ inline Work work(const plan::Attention &op, const Context &c) {
   work.bytes = work.backward ? 4 * rows + 4 * keys : 2 * rows + 2 * keys;
   for (const plan::View *view : {op.bias(), op.keep()})
     if (view)
-      work.bytes += windowElements(*view, {op.batch(), op.heads(), op.rows(), op.keys()}) *
-                    sizeOf(c.slot(view->slot()).dtype());
+      work.bytes +=
+          windowElements(*view, {op.batch(), op.heads(), op.rows(), op.keys()}) * sizeOf(c.slot(view->slot()).dtype());
   work.scoreBytes = product({op.batch(), op.heads(), op.rows(), op.keys()}) * size;
   return work;
 }

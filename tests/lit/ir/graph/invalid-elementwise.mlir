@@ -7,6 +7,18 @@ func.func @f(%x: tensor<4xf32>, %y: tensor<4xbf16>) {
   return
 }
 // -----
+func.func @f() {
+  // expected-error @below {{C1: the result is 'i1' without at_least}}
+  %0 = cleave.random_uniform {name = "drop"} : () -> tensor<4xi1>
+  return
+}
+// -----
+func.func @f() {
+  // expected-error @below {{C1: the result is 'f32' with at_least}}
+  %0 = cleave.random_uniform {name = "drop", at_least = 0.5} : () -> tensor<4xf32>
+  return
+}
+// -----
 // compare C1
 func.func @f(%x: tensor<4xf32>, %y: tensor<4xbf16>) {
   // expected-error @below {{requires all operands to have the same type}}

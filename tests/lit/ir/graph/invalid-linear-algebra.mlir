@@ -326,63 +326,63 @@ func.func @f(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x3x8xf32>, %l: tensor<2x3x4x
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %g: tensor<1x1x3x4xf32>, %l: tensor<1x1x2xf32>) {
-  // expected-error @below {{C4: q is 1x1x2x4, grad 1x1x3x4, out 1x1x2x4, lse 1x1x2}}
+  // expected-error @below {{C6: q is 1x1x2x4, grad 1x1x3x4, out 1x1x2x4, lse 1x1x2}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = cleave.attention_grad %g, %q, %q, %q, %q, %l {scale = 1.0} : (tensor<1x1x3x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %b: tensor<1x1x2x3xf32>) {
-  // expected-error @below {{C5: the scores are 1x1x2x2, bias or keep is 1x1x2x3}}
+  // expected-error @below {{C4: the scores are 1x1x2x2, bias or keep is 1x1x2x3}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = cleave.attention %q, %q, %q bias %b {scale = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x3xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %b: tensor<1x1x2x2xbf16>) {
-  // expected-error @below {{C5: bias is not f32}}
+  // expected-error @below {{C4: bias is not f32}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = cleave.attention %q, %q, %q bias %b {scale = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x2xbf16>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>) {
-  // expected-error @below {{C6: dropout is 5.000000e-01 without keep}}
+  // expected-error @below {{C5: dropout is 5.000000e-01 without keep}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = cleave.attention %q, %q, %q {scale = 1.0, dropout = 0.5} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %k: tensor<1x1x2x2xi1>) {
-  // expected-error @below {{C6: dropout is 1.000000e+00 with keep}}
+  // expected-error @below {{C5: dropout is 1.000000e+00 with keep}}
   // expected-error @below {{failed to infer returned types}}
   %0:2 = cleave.attention %q, %q, %q keep %k {scale = 1.0, dropout = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x2xi1>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %b: tensor<1x1x2x3xf32>) {
-  // expected-error @below {{C5: the scores are 1x1x2x2, bias or keep is 1x1x2x3}}
+  // expected-error @below {{C4: the scores are 1x1x2x2, bias or keep is 1x1x2x3}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = cleave.attention_grad %q, %q, %q, %q, %q, %l bias %b {scale = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2xf32>, tensor<1x1x2x3xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %b: tensor<1x1x2x2xbf16>) {
-  // expected-error @below {{C5: bias is not f32}}
+  // expected-error @below {{C4: bias is not f32}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = cleave.attention_grad %q, %q, %q, %q, %q, %l bias %b {scale = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2xf32>, tensor<1x1x2x2xbf16>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>) {
-  // expected-error @below {{C6: dropout is 5.000000e-01 without keep}}
+  // expected-error @below {{C5: dropout is 5.000000e-01 without keep}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = cleave.attention_grad %q, %q, %q, %q, %q, %l {scale = 1.0, dropout = 0.5} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<1x1x2x4xf32>, %l: tensor<1x1x2xf32>, %k: tensor<1x1x2x2xi1>) {
-  // expected-error @below {{C6: dropout is 1.000000e+00 with keep}}
+  // expected-error @below {{C5: dropout is 1.000000e+00 with keep}}
   // expected-error @below {{failed to infer returned types}}
   %0:3 = cleave.attention_grad %q, %q, %q, %q, %q, %l keep %k {scale = 1.0, dropout = 1.0} : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2xf32>, tensor<1x1x2x2xi1>) -> (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>)
   return

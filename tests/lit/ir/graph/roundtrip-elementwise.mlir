@@ -101,5 +101,7 @@ func.func @sources(%start: tensor<i32>, %w: tensor<2xf32> {cleave.init = #cleave
   %2 = cleave.iota %start {dim = 0 : i64} : (tensor<i32>) -> tensor<4x8xi32>
   // CHECK: cleave.random_uniform {name = "drop"} : () -> tensor<4x8xf32>
   %3 = cleave.random_uniform {name = "drop"} : () -> tensor<4x8xf32>
+  // CHECK: cleave.random_uniform {at_least = 2.500000e-01 : f64, name = "drop"} : () -> tensor<4x8xi1>
+  %keep = cleave.random_uniform {name = "drop", at_least = 0.25} : () -> tensor<4x8xi1>
   return %3 : tensor<4x8xf32>
 }

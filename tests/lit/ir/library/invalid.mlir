@@ -331,7 +331,7 @@ func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xbf16>) {
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{C6: there are 2 results, not one or three}}
+  // expected-error @+1 {{C7: there are 2 results, not one or three}}
   %0:2 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <96, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>)
   return
 }
@@ -403,7 +403,7 @@ func.func @f(%x: tensor<2x3xf32>, %g: tensor<2x8xf32>) {
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>, %b: tensor<3x3xbf16>) {
-  // expected-error @+1 {{C7: bias is 'tensor<3x3xbf16>'}}
+  // expected-error @+1 {{C6: bias is 'tensor<3x3xbf16>'}}
   %0, %1 = library.attention %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]> bias %b <0, [0, 0, 3, 1]> to <0, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<3x3xbf16>) -> (tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>)
   return
 }
@@ -421,19 +421,19 @@ func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>, %k: tensor<3x3xi1>
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{C7: bias is absent, but not its view}}
+  // expected-error @+1 {{C6: bias is absent, but not its view}}
   %0, %1 = library.attention %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]> to <0, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0, bias_view = #library.view<0, [0, 0, 3, 1]>} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>) -> (tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{C7: dropout is 5.000000e-01 without keep}}
+  // expected-error @+1 {{C6: dropout is 5.000000e-01 without keep}}
   %0, %1 = library.attention %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]> to <0, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0, dropout = 0.5} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>) -> (tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>)
   return
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>, %b: tensor<3x3xbf16>) {
-  // expected-error @+1 {{C7: bias is 'tensor<3x3xbf16>'}}
+  // expected-error @+1 {{C6: bias is 'tensor<3x3xbf16>'}}
   %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l bias %b <0, [0, 0, 3, 1]> to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>, tensor<3x3xbf16>) -> tensor<3x2x4x3x8xbf16>
   return
 }
@@ -451,13 +451,13 @@ func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>, %k: tensor<3x3xi1>
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{C7: bias is absent, but not its view}}
+  // expected-error @+1 {{C6: bias is absent, but not its view}}
   %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0, bias_view = #library.view<0, [0, 0, 3, 1]>} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
   return
 }
 // -----
 func.func @f(%q: tensor<2x4x3x8xbf16>, %l: tensor<2x4x3xf32>) {
-  // expected-error @+1 {{C7: dropout is 5.000000e-01 without keep}}
+  // expected-error @+1 {{C6: dropout is 5.000000e-01 without keep}}
   %0 = library.attention_grad %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %q <0, [96, 24, 8, 1]>, %l to <0, [96, 24, 8, 1]>, <192, [96, 24, 8, 1]>, <384, [96, 24, 8, 1]> {batch = 2, heads = 4, rows = 3, keys = 3, width = 8, scale = 1.0, dropout = 0.5} : (tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3x8xbf16>, tensor<2x4x3xf32>) -> tensor<3x2x4x3x8xbf16>
   return
 }
