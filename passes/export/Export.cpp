@@ -10,6 +10,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/plan/Kernels.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/steps/Windows.h"
 
 #include "mlir/IR/SymbolTable.h"
 
@@ -154,14 +155,17 @@ void bindKernels(plan::PlanT &plan) {
 /// Whether Winograd's method computes this convolution. GPUs' libraries choose themselves. On CPUs, the runtime has it
 /// for channels last. It is faster if most multiplications of its tiles are needed at the borders, too.
 bool usesWinograd(const plan::ConvT &op, Target target, plan::WinogradUse use) {
-  if ((op.kh != 3 && op.kh != 5) || op.kw != op.kh || op.stride_h != 1 || op.stride_w != 1 || op.dilation_h != 1 ||
-      op.dilation_w != 1 || op.groups != 1 || op.dtype == plan::DType::F16)
+  if (!steps::suitsWinograd(op.kh, op.kw, op.stride_h, op.stride_w, op.groups, op.dtype))
     return false;
   if (target.gpu())
-    return op.kh == 3 && op.dtype == plan::DType::F32;
+    return op.kh == 3 && op.dilation_h == 1 && op.dilation_w == 1 && op.dtype == plan::DType::F32;
   const bool data = op.kind == plan::ConvKind::BackwardData;
-  const int64_t h = data ? op.ih : op.oh, w = data ? op.iw : op.ow, side = 7 - op.kh,
-                tiles = (h + side - 1) / side * ((w + side - 1) / side);
+  const int64_t h = data ? op.ih : op.oh, w = data ? op.iw : op.ow, side = 7 - op.kh;
+  // A tile's pixels are `dilation` apart.
+  const auto tilesOf = [&](int64_t size, int64_t dilation) {
+    return std::min(size, dilation) * ((size + dilation * side - 1) / (dilation * side));
+  };
+  const int64_t tiles = tilesOf(h, op.dilation_h) * tilesOf(w, op.dilation_w);
   // Gradients of weights read many transformed tiles from memory. 5 x 5 windows save too little against products in
   // bf16.
   const bool gains = op.kh == 3 ? op.kind != plan::ConvKind::BackwardWeights || std::min(op.ic, op.oc) >= 64

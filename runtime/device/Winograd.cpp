@@ -21,25 +21,44 @@ namespace {
 
 constexpr int64_t positions = 36;
 
-/// The tiles of a convolution from [n, h, w, ...] to [n, outH, outW, ...].
-struct Tiles {
-  int64_t n, h, w, outH, outW, top, left; ///< top, left: rows and columns of padding
-  int64_t side;                           ///< rows and columns of outputs of a tile
+/// A dimension of a convolution's pixels. Windows with a dilation of d read every d-th pixel: the outputs are those of
+/// d convolutions without dilation, each of which has tiles of its own.
+struct TileLine {
+  int64_t in, out, padding, dilation;
+  int64_t side; ///< outputs of a tile
 
-  int64_t down() const { return (outH + side - 1) / side; }
-  int64_t across() const { return (outW + side - 1) / side; }
-  int64_t count() const { return n * down() * across(); }
+  int64_t count() const { return std::min(dilation, out) * ofOne(); }
+  /// The pixels of a tile's inputs, and of its outputs; -1 outside.
+  std::array<int64_t, 6> inputs(int64_t tile) const { return pixels(first(tile) - padding, in, 6); }
+  std::array<int64_t, 6> outputs(int64_t tile) const { return pixels(first(tile), out, side); }
+
+private:
+  int64_t ofOne() const { return (out + dilation * side - 1) / (dilation * side); }
+  int64_t first(int64_t tile) const { return tile / ofOne() + tile % ofOne() * side * dilation; }
+  std::array<int64_t, 6> pixels(int64_t begin, int64_t all, int64_t some) const {
+    std::array<int64_t, 6> result;
+    for (int64_t i = 0, pixel = begin; i < some; ++i, pixel += dilation)
+      result[i] = pixel >= 0 && pixel < all ? pixel : -1;
+    return result;
+  }
+};
+
+/// The tiles of a convolution of `n` images.
+struct Tiles {
+  int64_t n;
+  TileLine down, across;
+
+  int64_t count() const { return n * down.count() * across.count(); }
 
   /// The elements of the tile of 6x6 inputs, `bytes` long with all their channels; outside they are `zeros`.
   std::array<const void *, 36> inputs(int64_t tile, const std::byte *from, int64_t bytes, const void *zeros) const {
     std::array<const void *, 36> result;
-    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side - top,
-                  x0 = tile % across() * side - left;
+    const auto rows = down.inputs(rowOf(tile)), columns = across.inputs(columnOf(tile));
     for (int64_t y = 0; y < 6; ++y)
-      for (int64_t x = 0; x < 6; ++x) {
-        const bool inside = y0 + y >= 0 && y0 + y < h && x0 + x >= 0 && x0 + x < w;
-        result[6 * y + x] = inside ? from + ((image * h + y0 + y) * w + x0 + x) * bytes : zeros;
-      }
+      for (int64_t x = 0; x < 6; ++x)
+        result[6 * y + x] = rows[y] >= 0 && columns[x] >= 0
+                                ? from + ((imageOf(tile) * down.in + rows[y]) * across.in + columns[x]) * bytes
+                                : zeros;
     return result;
   }
 
@@ -47,13 +66,20 @@ struct Tiles {
   template <typename Byte, typename Void>
   std::array<Void *, 16> outputs(int64_t tile, Byte *to, int64_t bytes, Void *none) const {
     std::array<Void *, 16> result;
-    const int64_t image = tile / (down() * across()), y0 = tile / across() % down() * side, x0 = tile % across() * side;
+    const int64_t side = down.side;
+    const auto rows = down.outputs(rowOf(tile)), columns = across.outputs(columnOf(tile));
     for (int64_t y = 0; y < side; ++y)
       for (int64_t x = 0; x < side; ++x)
-        result[side * y + x] =
-            y0 + y < outH && x0 + x < outW ? to + ((image * outH + y0 + y) * outW + x0 + x) * bytes : none;
+        result[side * y + x] = rows[y] >= 0 && columns[x] >= 0
+                                   ? to + ((imageOf(tile) * down.out + rows[y]) * across.out + columns[x]) * bytes
+                                   : none;
     return result;
   }
+
+private:
+  int64_t imageOf(int64_t tile) const { return tile / (down.count() * across.count()); }
+  int64_t rowOf(int64_t tile) const { return tile / across.count() % down.count(); }
+  int64_t columnOf(int64_t tile) const { return tile % across.count(); }
 };
 
 class WinogradOp : public ConvLoops<WinogradKernels> {
@@ -62,6 +88,16 @@ protected:
              const WinogradKernels &kernels)
       : ConvLoops(op, scope, workspace, threads, kernels),
         window((op.kh() == 3 ? kernels.window3 : kernels.window5)[half]) {}
+
+  /// The tiles of outputs, or of inputs if `back`.
+  Tiles tilesOf(bool back) const {
+    const auto line = [&](int64_t in, int64_t out, int64_t padding, int64_t dilation) {
+      return back ? TileLine{out, in, (window.size - 1) * dilation - padding, dilation, window.outputs}
+                  : TileLine{in, out, padding, dilation, window.outputs};
+    };
+    return {op.n(), line(op.ih(), op.oh(), op.pad_top(), op.dilation_h()),
+            line(op.iw(), op.ow(), op.pad_left(), op.dilation_w())};
+  }
 
   const WinogradWindow &window;
 };
@@ -72,10 +108,7 @@ public:
   WinogradForward(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const WinogradKernels &kernels)
       : WinogradOp(op, scope, workspace, threads, kernels), back(op.kind() == plan::ConvKind::BackwardData),
-        depth(back ? op.oc() : op.ic()), made(back ? op.ic() : op.oc()),
-        tiles(back ? Tiles{op.n(), op.oh(), op.ow(), op.ih(), op.iw(), op.kh() - 1 - op.pad_top(),
-                           op.kw() - 1 - op.pad_left(), window.outputs}
-                   : Tiles{op.n(), op.ih(), op.iw(), op.oh(), op.ow(), op.pad_top(), op.pad_left(), window.outputs}),
+        depth(back ? op.oc() : op.ic()), made(back ? op.ic() : op.oc()), tiles(tilesOf(back)),
         sharesWeights(tiles.count() > made), chunk((sharesWeights ? 48 : 120) / kernels.rows * kernels.rows) {
     if (!back && op.bias() >= 0)
       bias = scope.local(static_cast<uint32_t>(op.bias())), hasBias = true;
@@ -162,8 +195,7 @@ class WinogradWeights final : public WinogradOp {
 public:
   WinogradWeights(const plan::Conv &op, SlotScope &scope, Workspace &workspace, unsigned threads,
                   const WinogradKernels &kernels)
-      : WinogradOp(op, scope, workspace, threads, kernels), tiles{op.n(),  op.ih(),      op.iw(),       op.oh(),
-                                                                  op.ow(), op.pad_top(), op.pad_left(), window.outputs},
+      : WinogradOp(op, scope, workspace, threads, kernels), tiles(tilesOf(false)),
         columns(panelsOf(op.ic()) * kernels.panel) {
     const int64_t all = threads, vectors = op.oc() / lineFloats;
     // About the cycles of a tile with AVX-512: to multiply rows of positions, and to transform both operands.

@@ -253,9 +253,9 @@ TEST_CASE("matmul: half types and TF32") {
 }
 
 static std::string describe(const ConvT &op) {
-  return fmt::format("{} ic {} oc {} k {}{}{}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh,
-                     op.nhwc ? " nhwc" : "", op.accumulate ? " accumulates" : "", op.bias == 0 ? " bias" : "",
-                     op.epilogue == Epilogue::Relu ? " relu" : "");
+  return fmt::format("{} ic {} oc {} k {} dilation {}{}{}{}{}", EnumNameConvKind(op.kind), op.ic, op.oc, op.kh,
+                     op.dilation_h, op.nhwc ? " nhwc" : "", op.accumulate ? " accumulates" : "",
+                     op.bias == 0 ? " bias" : "", op.epilogue == Epilogue::Relu ? " relu" : "");
 }
 
 TEST_CASE("convolution: directions, layouts, strides, groups, accumulation, bias, ReLU") {
@@ -272,8 +272,9 @@ TEST_CASE("convolution: Winograd") {
     // weights, whose sums of some output channels at a time are the last one's.
     for (ConvT each : {conv(2, 16, 12, 32, 3, 1, 1), conv(3, 48, 5, 16, 3, 1, 0), conv(1, 32, 4, 80, 3, 1, 2),
                        conv(1, 112, 2, 96, 3, 1, 1), conv(1, 16, 9, 48, 5, 1, 2), conv(1, 48, 6, 32, 5, 1, 0),
-                       conv(1, 32, 4, 16, 5, 1, 3), conv(2, 16, 21, 16, 3, 1, 1), conv(130, 16, 1, 144, 3, 1, 1),
-                       conv(520, 16, 1, 16, 3, 1, 1), conv(1, 272, 2, 272, 3, 1, 1)}) {
+                       conv(1, 32, 4, 16, 5, 1, 3), conv(2, 16, 13, 32, 3, 1, 2, 1, 2), conv(1, 32, 9, 16, 3, 1, 0, 1, 3),
+                       conv(2, 16, 3, 48, 3, 1, 6, 1, 6), conv(1, 16, 11, 16, 5, 1, 5, 1, 2), conv(2, 16, 21, 16, 3, 1, 1),
+                       conv(130, 16, 1, 144, 3, 1, 1), conv(520, 16, 1, 16, 3, 1, 1), conv(1, 272, 2, 272, 3, 1, 1)}) {
       each.winograd = true;
       forEachDirection(each, [&](const ConvT &op) {
         if (!op.nhwc || op.epilogue != Epilogue::None)

@@ -160,8 +160,9 @@ void drawWide(Chance &c, Drawing &d) {
   const int64_t kernel = c.whole(1, 2);
   if (x < 0)
     return;
-  const int first = convolution(x, {d.shape(x)[1], 16, kernel, kernel, 0, 1, c.one(0.6)});
-  const int second = convolution(first, {16, 16 * c.whole(1, 3), c.one(0.3) ? 5 : 3, 1, c.whole(0, 2), 1, c.one(0.6)});
+  const int first = convolution(x, {d.shape(x)[1], 16, kernel, kernel, 0, 1, c.one(0.6), 1});
+  const int64_t dilation = c.one(0.3) ? c.whole(2, 3) : 1;
+  const int second = convolution(first, {16, 16 * c.whole(1, 3), c.one(0.3) ? 5 : 3, 1, c.whole(0, 2) * dilation, 1, c.one(0.6), dilation});
   if (!d.whole())
     d.add("timesNumber", {second}, {}, {0.25}); // sums of so many addends are large
 }

@@ -21,12 +21,13 @@ std::vector<LayerKind> makeLayers() {
                  m.ints = {x.size(-1), d.chance.whole(1, 10), d.chance.one(0.8)};
                  return true;
                }});
-  k.push_back({"Conv2d", 3, true, "$i0, $i1, {.kernel = $i2, .stride = $i3, .padding = $i4, .groups = $i5, .bias = bool($i6)}",
+  k.push_back({"Conv2d", 3, true, "$i0, $i1, {.kernel = $i2, .stride = $i3, .padding = $i4, .dilation = $i7, .groups = $i5, .bias = bool($i6)}",
                [](Module &parent, const Part &m) -> std::unique_ptr<Module> {
                  return std::make_unique<Conv2d>(parent, m.name, m.ints[0], m.ints[1],
                                                  Conv2dOptions{.kernel = m.ints[2],
                                                                .stride = m.ints[3],
                                                                .padding = m.ints[4],
+                                                               .dilation = m.ints[7],
                                                                .groups = m.ints[5],
                                                                .bias = m.ints[6] != 0});
                },
@@ -35,7 +36,7 @@ std::vector<LayerKind> makeLayers() {
                    return false;
                  const int64_t groups = x.size(1) % 2 == 0 && d.chance.one(0.25) ? 2 : 1;
                  m.ints = {x.size(1),          d.chance.whole(1, 4) * groups, d.chance.whole(1, 3), d.chance.one(0.3) ? 2 : 1,
-                           d.chance.whole(0, 1), groups,                        d.chance.one(0.6)};
+                           d.chance.whole(0, 1), groups,                        d.chance.one(0.6),    d.chance.one(0.15) ? 2 : 1};
                  return true;
                }});
   k.push_back({"Conv1d", 1, true, "$i0, $i1, {.kernel = $i2, .stride = $i3, .padding = $i4, .bias = bool($i5)}",

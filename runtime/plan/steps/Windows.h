@@ -11,10 +11,9 @@ inline bool reaches(int64_t size, int64_t low, int64_t high, int64_t window, int
   return all >= 0 && all / stride + 1 == count;
 }
 
-/// Whether Winograd's method computes this convolution.
-inline bool suitsWinograd(const plan::Conv &op) {
-  return (op.kh() == 3 || op.kh() == 5) && op.kw() == op.kh() && op.stride_h() == 1 && op.stride_w() == 1 && op.dilation_h() == 1 &&
-         op.dilation_w() == 1 && op.groups() == 1 && op.dtype() != plan::DType::F16;
+/// Whether Winograd's method computes a convolution.
+inline bool suitsWinograd(int64_t kh, int64_t kw, int64_t strideH, int64_t strideW, int64_t groups, plan::DType type) {
+  return (kh == 3 || kh == 5) && kw == kh && strideH == 1 && strideW == 1 && groups == 1 && type != plan::DType::F16;
 }
 
 // ---- Conv ---------------------------------------------------------------------------------------------------------
@@ -35,7 +34,8 @@ inline Defect problem(const plan::Conv &op, const Context &c) {
                                                result, op.dtype());
       !problem.empty())
     return problem;
-  if (op.winograd() && !suitsWinograd(op))
+  if (op.winograd() &&
+      !suitsWinograd(op.kh(), op.kw(), op.stride_h(), op.stride_w(), op.groups(), op.dtype()))
     return fmt::format("winograd for {} x {} windows in {} groups of {}", op.kh(), op.kw(), op.groups(),
                        dtypeName(op.dtype()));
   if (op.bias() >= 0 && !forward)
