@@ -9,17 +9,28 @@
 
 namespace cleave::ir {
 
+/// The exponent of a double; less than -1022 if it is zero or subnormal.
+static int exponentOf(double value) {
+  return static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7FF) - 1023;
+}
+
+/// 2^exponent, which must be a normal number.
+static double powerOfTwo(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+
 /// Rounds to nearest even in a binary format with `digits` significant bits and exponents from `least` to `most`.
 static double roundBinary(double value, int digits, int least, int most) {
   if (value == 0 || !std::isfinite(value))
     return value;
-  int exponent = std::ilogb(value);
-  double quantum =
-      std::ldexp(1.0, std::max(exponent, least) - (digits - 1)); // spacing of values; constant below `least`
-  double rounded = std::nearbyint(value / quantum) * quantum;
-  if (std::abs(rounded) >= std::ldexp(2.0, most))
-    return std::copysign(std::numeric_limits<double>::infinity(), value);
-  return rounded;
+  double rounded;
+  if (exponentOf(value) >= least && digits < 53) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    const uint64_t last = uint64_t{1} << (53 - digits), odd = bits / last & 1; // the last bit that is kept
+    rounded = std::bit_cast<double>((bits + (last / 2 - 1 + odd)) & ~(last - 1));
+  } else { // numbers below 2^least are multiples of one number
+    const double quantum = std::ldexp(1.0, std::max(std::ilogb(value), least) - (digits - 1));
+    rounded = std::nearbyint(value / quantum) * quantum;
+  }
+  return exponentOf(rounded) > most ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
 }
 
 /// Truncates towards zero. NaN and out-of-range values become the smallest integer, as on x86.
@@ -49,7 +60,7 @@ static int noiseDigits(DType dtype) {
 
 /// `value` with a random relative error of at most `ulps` units of its last bit.
 static double perturbed(double value, int digits, uint64_t &state) {
-  return value * (1 + rounding.ulps * std::ldexp(1, -digits) * chance(state));
+  return value * (1 + rounding.ulps * powerOfTwo(-digits) * chance(state));
 }
 
 /// The nearest f16 or bf16.
@@ -91,7 +102,8 @@ double castTo(DType dtype, double value) {
 }
 
 double addend(double value) {
-  if (rounding.kind != Rounding::Kind::Noise || roundBinary(value, 12, -1022, 1023) == value)
+  const bool of12Bits = std::bit_cast<uint64_t>(value) << 23 == 0; // of significance
+  if (rounding.kind != Rounding::Kind::Noise || of12Bits)
     return value;
   // Kernels round partial sums even if the addends are exact, so every addend gets an error.
   return perturbed(value, noiseDigits(rounding.addends), rounding.state);
