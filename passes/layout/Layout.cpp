@@ -108,12 +108,14 @@ private:
         return e.op<ir::ConstantOp>(type, splat.resizeSplat(type)).getResult();
     if (auto iota = dyn_cast<ir::IotaOp>(def))
       return e.op<ir::IotaOp>(type, iota.getOffset(), static_cast<uint64_t>(place(iota.getDim(), rank))).getResult();
-    if (auto broadcast = dyn_cast<ir::BroadcastOp>(def)) {
-      SmallVector<int64_t> dims;
+    if (auto broadcast = dyn_cast<ir::BroadcastOp>(def)) { // of its operand, transposed if its dimensions swap places
+      SmallVector<int64_t> dims, order;
       for (int64_t dim : broadcast.getDims())
-        dims.push_back(place(dim, rank));
-      if (llvm::is_sorted(dims))
-        return e.op<ir::BroadcastOp>(type, broadcast.getInput(), dims).getResult();
+        order.push_back(order.size()), dims.push_back(place(dim, rank));
+      llvm::sort(order, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
+      Value input = llvm::is_sorted(dims) ? broadcast.getInput() : transpose(broadcast.getInput(), order);
+      llvm::sort(dims);
+      return e.op<ir::BroadcastOp>(type, input, dims).getResult();
     }
     return transpose(value, toLast(rank));
   }

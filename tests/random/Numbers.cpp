@@ -158,6 +158,7 @@ Whole::Whole(const Recipe &recipe, GraphModule module, GraphModule prediction, c
   auto forward = llvm::cast<mlir::func::FuncOp>(this->prediction.function("train"));
   if (partitioner::opThatMixesRows(forward, false)) // whole batches (requireWholeBatches)
     predicted -= predicted % rows;
+  mixes = partitioner::opThatMixesRows(llvm::cast<mlir::func::FuncOp>(step.function("eval")), false);
 }
 
 DType Whole::sums() const {

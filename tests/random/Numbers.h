@@ -94,8 +94,7 @@ public:
   /// evaluation draws random numbers, or if the sums are not finite. `values`: of parameters and buffers.
   std::optional<bool> addsUp(const ir::Slots &values) const;
   bool drawsInEvaluation() const; ///< random numbers
-  /// Sets whether the plan says that evaluation combines samples.
-  void setMixes(bool is) { mixes = is; }
+  bool combinesSamples() const { return mixes; } ///< in evaluation
   /// How many evaluation samples the case predicts, in batches of recipe.rows(). The last batch is often not full, but
   /// where the prediction combines the samples of a batch there are whole batches only, or none.
   int64_t predictedSamples() const { return predicted; }
@@ -117,7 +116,7 @@ private:
   GraphModule step, prediction;
   const HashedData &data;
   int64_t predicted;
-  bool mixes = false;
+  bool mixes;
 };
 
 /// For each training step, whether its results are independent of the order of additions: they are the same with 20,

@@ -528,7 +528,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   undivided.strategy.microbatches = recipe.microbatches;
   undivided.channelsLast = false;
   Whole whole(recipe, passes::step(plain.clone(), undivided), predictionStep(recipe, config, undivided), data);
-  whole.setMixes(!applied->evalMixes.empty());
+  if (whole.combinesSamples() == applied->evalMixes.empty())
+    return failed("the plan and the graph differ in whether evaluation combines samples", applied->evalMixes);
   if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
     return failed("evaluation combines samples, and the plan does not say so", "");
   ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3, recipe.layout == "nhwc" && recipe.winograd() != "never");
@@ -553,7 +554,6 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     passes::CompileOptions again = undivided;
     again.strategy.recompute = options.strategy.recompute;
     Whole recomputed(recipe, passes::step(plain.clone(), again), predictionStep(recipe, config, undivided), data);
-    recomputed.setMixes(!applied->evalMixes.empty());
     if (const std::string text = compareRecomputed(recomputed, whole, inDouble); !text.empty())
       return failed("the graph with recomputation and noise differs from the graph", text);
   }

@@ -33,6 +33,8 @@ struct Points : Dataset {
 struct Net : Module {
   Linear fc{*this, "fc", 6, 4};
   BatchNorm2d norm{*this, "norm", 4};
+  Conv2d window{*this, "window", 1, 4, {.kernel = 1}};
+  Parameter places{*this, "places", {4, 2, 3}, init::uniform(-1, 1)};
   std::function<Tensor(Net &, Tensor)> body;
   explicit Net(std::function<Tensor(Net &, Tensor)> body) : body(std::move(body)) {}
   Tensor forward(Tensor x) { return body(*this, x); }
@@ -50,6 +52,8 @@ Tensor pairwise(Net &net, Tensor x) {
 }
 /// Has a row for each row of the batch, and all of them are equal.
 Tensor shifted(Net &net, Tensor x) { return net.fc(x) + withSharding(tanh(full({8, 1}, 0.5)), {"", "whole"}); }
+/// Multiplies the pixels of all images by the same numbers; on CPUs images are channels last.
+Tensor weighted(Net &net, Tensor x) { return sum(net.window(reshape(x, {8, 1, 2, 3})) * net.places, {2, 3}); }
 Tensor meant(Net &net, Tensor x) {
   return perMicrobatch([&] { return pairwise(net, x); });
 }
@@ -81,9 +85,10 @@ Mixes mixesOf(std::function<Tensor(Net &, Tensor)> body, LossFunction loss = cro
 
 TEST_CASE("a plan says where samples are combined") {
   const Mixes none = mixesOf(plain), norm = mixesOf(normed), mean = mixesOf(centred), pairs = mixesOf(pairwise),
-              said = mixesOf(meant), loss = mixesOf(plain, dice), equal = mixesOf(shifted);
+              said = mixesOf(meant), loss = mixesOf(plain, dice), equal = mixesOf(shifted), pixels = mixesOf(weighted);
   CHECK(none.train + none.eval == "");
   CHECK(equal.train + equal.eval == "");
+  CHECK(pixels.train + pixels.eval == "");
   CHECK(norm.train + norm.eval ==
         ""); // batch statistics of a microbatch are documented; evaluation uses the running ones
   CHECK(has(mean.train, "MixedSamplesTest.cpp:"));
