@@ -193,7 +193,7 @@ int Planner::demand(int node, const Index &index, const Conditions &guards) {
   auto key = std::make_tuple(node, index, guards);
   if (auto it = memo.find(key); it != memo.end())
     return it->second;
-  if (p.values.size() > 4096)
+  if (std::max(p.values.size(), memo.size()) > 4096) // sums of shifted sums demand few values in many places
     return fail("too large");
   if (guards.empty())
     demanded[node].push_back(index);

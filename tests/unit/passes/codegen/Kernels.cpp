@@ -545,6 +545,22 @@ TEST_CASE("what is not one kernel is refused") {
   REQUIRE(!loopNestOf(n.graph));
 }
 
+TEST_CASE("sums of shifted sums are refused before they have been followed along every path") {
+  GraphMaker m;
+  const int64_t size = 5;
+  int x = m.broadcast(m.input({}), {3, size}, {}); // such as the gradient of a mean: equal values in many places
+  for (int sums = 0; sums < 8; ++sums) {
+    int all = x;
+    for (int64_t step = 1; step < size; step *= 2) // as cumsum is traced
+      all = m.add(all, m.pad(m.slice(all, {0, 0}, {3, size - step}), {0, step}, {0, 0}));
+    x = m.add(x, all);
+  }
+  m.graph.outputs = {x};
+  std::string why;
+  CHECK(!loopNestOf(m.graph, &why));
+  CHECK(why == "too large");
+}
+
 TEST_CASE("transposes are walked in blocks") {
   for (auto shape : std::vector<std::vector<int64_t>>{{128, 96}, {67, 131}, {64, 17}, {17, 80}}) {
     GraphMaker m;
