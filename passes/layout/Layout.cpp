@@ -113,7 +113,7 @@ private:
       for (int64_t dim : broadcast.getDims())
         order.push_back(order.size()), dims.push_back(place(dim, rank));
       llvm::sort(order, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
-      Value input = llvm::is_sorted(dims) ? broadcast.getInput() : transpose(broadcast.getInput(), order);
+      Value input = transpose(broadcast.getInput(), order); // itself if they do not
       llvm::sort(dims);
       return e.op<ir::BroadcastOp>(type, input, dims).getResult();
     }
