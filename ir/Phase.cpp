@@ -55,7 +55,7 @@ struct Kinds {
 const Kinds &kindsOf(const std::string &function) {
   using enum SlotKind;
   static const Kinds model{{Input, Parameter, Buffer, State, Scalar},
-                           {Loss, Weight, Correct, Buffer, Output, Gradient}};
+                           {Loss, Weight, Correct, Invalid, Buffer, Output, Gradient}};
   static const Kinds train{{Input, Parameter, Buffer, State, Scalar, Metric}, model.results};
   static const Kinds update{{Parameter, Gradient, State, Scalar, Metric}, {Parameter, State}};
   static const Kinds weights{{Input}, {Weight}};

@@ -23,9 +23,10 @@ Tensor randn(Shape shape, Where where = Where::current());
 /// start, start + step, ..., excluding end, f32. C1: step is not 0 and leads from start towards end.
 Tensor arange(double start, double end, double step = 1, Where where = Where::current());
 
-/// Adds a last dimension of size `classes` with 1 at the id's position and 0 elsewhere; all 0 for ids outside [0,
-/// classes). C1: ids are i32. C2: classes is positive.
-Tensor oneHot(Tensor ids, int64_t classes, DType type = DType::I32, Where where = Where::current());
+/// Adds a last dimension of size `classes` with 1 at the id's position and 0 elsewhere; all 0 for negative ids, like
+/// labels that losses ignore. C1: ids are i32. C2: classes is positive.
+Tensor oneHot(Tensor ids, int64_t classes, DType type = DType::I32, Outside outside = Outside::Error,
+              Where where = Where::current());
 
 /// The lower or upper triangle of the last two dimensions, including diagonal number `diagonal`, and zeros elsewhere. 0
 /// is the main diagonal; positive numbers are above it. C1: the rank is at least 2.

@@ -81,9 +81,9 @@ Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where
 /// C2: shapes can be broadcast. C3: the dimension exists in the broadcast shape. C4: the type is a float type.
 Tensor cosineSimilarity(Tensor a, Tensor b, int64_t dim = 1, double eps = 1e-8, Where where = Where::current());
 
-/// Looks up rows of weight [rows, width]: ids [...] -> [..., width]. An id outside [0, rows) yields zeros. C1: the
-/// weight's rank is 2. C2: ids are i32.
-Tensor embedding(Tensor ids, Tensor weight, Where where = Where::current());
+/// Looks up rows of weight [rows, width]: ids [...] in [0, rows) -> [..., width]. C1: the weight's rank is 2. C2: ids
+/// are i32.
+Tensor embedding(Tensor ids, Tensor weight, Outside outside = Outside::Error, Where where = Where::current());
 
 // ---- pooling ----------------------------------------------------------------------------------------------------
 
@@ -211,9 +211,9 @@ Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current
 /// Joins tensors along dimension `dim`. C1: at least one tensor. C2: the dimension exists. C3: other dimensions and
 /// element types agree.
 Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where = Where::current());
-/// result[.., j, ..] = x[.., index[.., j, ..], ..] along `dim`; 0 for an index outside x. C1: ranks agree. C2: the
+/// result[.., j, ..] = x[.., index[.., j, ..], ..] along `dim`. C1: ranks agree. C2: the
 /// dimension exists. C3: other sizes agree. C4: the index is i32.
-Tensor gather(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
+Tensor gather(Tensor x, int64_t dim, Tensor index, Outside outside = Outside::Error, Where where = Where::current());
 /// unsqueeze inserts a dimension of size 1 that becomes dimension `dim` of the result; squeeze removes dimension `dim`.
 /// C1: the dimension exists (unsqueeze: in the result). C2 (squeeze): its size is 1.
 Tensor unsqueeze(Tensor x, int64_t dim, Where where = Where::current());
@@ -232,8 +232,7 @@ Tensor withSharding(Tensor x, std::vector<std::string> axes, Where where = Where
 /// Says that the ops in `body` combine the samples of a microbatch on purpose: `perMicrobatch([&] { return matmul(a,
 /// transpose(b, 0, 1)); })`. Otherwise a warning says that the number of microbatches changes what the model computes.
 /// Returns what `body` returns.
-template <class Body>
-auto perMicrobatch(Body &&body, Where where = Where::current());
+template <class Body> auto perMicrobatch(Body &&body, Where where = Where::current());
 /// Assigns all following ops to pipeline stage `k`. C1: stages do not decrease and are not negative.
 void stage(int64_t k, Where where = Where::current());
 

@@ -119,6 +119,7 @@ private:
 
 struct EmbeddingOptions {
   Init weightInit = init::normal(0, 1);
+  Outside outside = Outside::Error; ///< what an id outside [0, rows) does
 };
 /// `embedding` with weight [rows, width]: i32 ids [...] -> [..., width].
 class Embedding : public Module {
@@ -128,6 +129,9 @@ public:
   Tensor forward(Tensor ids) override;
 
   Parameter weight;
+
+private:
+  Outside outside;
 };
 
 struct MultiheadAttentionOptions {

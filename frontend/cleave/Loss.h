@@ -45,8 +45,9 @@ Loss crossEntropy(Tensor logits, Tensor labels, Where where = Where::current());
 Loss mseLoss(Tensor prediction, Tensor target, Where where = Where::current());
 Loss mseLoss(Tensor prediction, Tensor target, Reduction reduction, Where where = Where::current());
 
-/// The number of rows whose label is among the k largest of their logits [..., classes]: fewer than k are larger.
-/// Labels [...] i32; rows with a negative label do not count. C1 and C2 as for crossEntropy. C3: k is positive.
+/// The number of rows whose label is among the k first classes by their logits [..., classes]: of equal logits, the
+/// lower class is first; a row whose label has the logit NaN does not count. Labels [...] i32; rows with a negative
+/// label do not count. C1 and C2 as for crossEntropy. C3: k is positive.
 ///
 ///   Loss loss = crossEntropy(logits, labels);
 ///   loss.top = {{5, topCorrect(logits, labels, 5)}}; // accuracy_top5 in results and metrics
@@ -142,11 +143,11 @@ struct WeightedLoss {
 };
 
 /// Combines several losses: `weightedSum({{crossEntropy(words, labels), 1.0}, {mseLoss(lengths, targets), 0.1}})`.
-/// Training minimises the sum of weight * mean over the losses, whatever each of them ignores. A loss of which no element
-/// of a batch counts adds nothing. The result has the accuracy of the first loss. Losses with the same weight are one
-/// term; the weights of several terms are summed over the whole batch before the first forward pass, because every
-/// gradient depends on them. C1: at least one loss. C2: weights are finite. C3: with several terms, the weights of the
-/// losses depend on the data set's fields alone.
+/// Training minimises the sum of weight * mean over the losses, whatever each of them ignores. A loss of which no
+/// element of a batch counts adds nothing. The result has the accuracy of the first loss. Losses with the same weight
+/// are one term; the weights of several terms are summed over the whole batch before the first forward pass, because
+/// every gradient depends on them. C1: at least one loss. C2: weights are finite. C3: with several terms, the weights
+/// of the losses depend on the data set's fields alone.
 Loss weightedSum(const std::vector<WeightedLoss> &losses, Where where = Where::current());
 
 /// The type of TrainConfig::loss: one of the functions above; a function of (prediction, target) that returns a Loss;

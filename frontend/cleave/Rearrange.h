@@ -35,16 +35,19 @@ Tensor pad(Tensor x, std::vector<int64_t> amounts, PadMode mode, Where where = W
 /// Moves elements along dims[i] by shifts[i] places towards the end; those that leave it enter at the start. C1: dims
 /// lie in [0, rank) and differ. C2: there is one shift per dimension.
 Tensor roll(Tensor x, std::vector<int64_t> shifts, std::vector<int64_t> dims, Where where = Where::current());
-/// Slices index[0], index[1], ... of dimension `dim`; 0 for an index outside x. C1: the dimension exists. C2: the index
+/// Slices index[0], index[1], ... of dimension `dim`. C1: the dimension exists. C2: the index
 /// is a vector of i32.
-Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Where where = Where::current());
-/// Adds source[.., j, ..] to x[.., index[.., j, ..], ..] along `dim`, the inverse of gather; an index outside x adds
-/// nothing. C1: ranks agree, and the index has the source's shape. C2: the dimension exists. C3: other sizes agree. C4:
-/// the index is i32. C5: x and source have one float type.
-Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where = Where::current());
+Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Outside outside = Outside::Error,
+                   Where where = Where::current());
+/// Adds source[.., j, ..] to x[.., index[.., j, ..], ..] along `dim`, the inverse of gather. C1: ranks agree, and the
+/// index has the source's shape. C2: the dimension exists. C3: other sizes agree. C4: the index is i32. C5: x and
+/// source have one float type.
+Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside = Outside::Error,
+                  Where where = Where::current());
 /// Adds slice j of the source to slice index[j] of x along `dim`. C1: ranks agree, and the index is a vector with one
 /// element for each slice of the source. C2 to C5 as scatterAdd.
-Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where = Where::current());
+Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside = Outside::Error,
+                Where where = Where::current());
 /// Reverses the order of the elements along `dims`. C1: dims lie in [0, rank) and differ.
 Tensor flip(Tensor x, std::vector<int64_t> dims, Where where = Where::current());
 

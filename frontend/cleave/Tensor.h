@@ -17,6 +17,10 @@ using Where = std::source_location;
 
 using Shape = std::vector<int64_t>;
 
+/// What an index does that no element has: the run ends with an error that names it, or the result has zeros there (a
+/// sum gets nothing).
+enum class Outside : uint8_t { Error, Zero };
+
 class Parameter;
 
 class Tensor {

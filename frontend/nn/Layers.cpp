@@ -94,9 +94,10 @@ Tensor InstanceNorm2d::forward(Tensor x) {
 
 Embedding::Embedding(Module &parent, std::string name, int64_t rows, int64_t width, EmbeddingOptions options,
                      Where where)
-    : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where) {}
+    : Module(parent, std::move(name), where), weight(*this, "weight", {rows, width}, options.weightInit, where),
+      outside(options.outside) {}
 
-Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, callSite()); }
+Tensor Embedding::forward(Tensor ids) { return embedding(ids, weight, outside, callSite()); }
 
 PReLU::PReLU(Module &parent, std::string name, int64_t channels, double slope, Where where)
     : Module(parent, std::move(name), where), weight(*this, "weight", {channels}, init::constant(slope), where) {}

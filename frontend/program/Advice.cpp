@@ -22,7 +22,9 @@ static llvm::DenseSet<mlir::Value> reachedFrom(mlir::func::FuncOp function) {
       if (reached.insert(value).second)
         open.push_back(value);
   };
-  visit(function.getBody().front().getTerminator()->getOperands());
+  for (const auto &[i, result] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (ir::resultKind(function, static_cast<unsigned>(i)) != ir::SlotKind::Invalid)
+      visit(result);
   while (!open.empty()) {
     const mlir::Value value = open.back();
     open.pop_back();
@@ -49,10 +51,19 @@ std::string warningOf(const Precision &precision, Target target) {
       text(precision.type), target.text(), text(precision.type));
 }
 
-std::vector<std::string> warningsOf(GraphModule &graph) {
+/// A line if a loss has outputs for classes that no label of the field can have.
+static std::string fewerClasses(const DataField &field, mlir::ArrayAttr indices) {
+  for (auto one : indices.getAsRange<ir::IndicesAttr>())
+    if (one.getLeast() < 0 && field.classes > 0 && field.classes < one.getBelow())
+      return fmt::format("{}: there are outputs for {} classes, field {} of the data has {}",
+                         one.getReader().getValue().str(), one.getBelow(), field.name, field.classes);
+  return "";
+}
+
+std::vector<std::string> warningsOf(GraphModule &graph, const std::vector<DataField> &data) {
   auto forward = graph.module().lookupSymbol<mlir::func::FuncOp>("forward");
   const llvm::DenseSet<mlir::Value> reached = reachedFrom(forward);
-  std::vector<std::string> parameters, fields;
+  std::vector<std::string> parameters, fields, warnings;
   int64_t all = 0, trained = 0;
   for (mlir::BlockArgument argument : forward.getArguments()) {
     const ir::SlotKind kind = ir::argumentKind(argument);
@@ -60,6 +71,10 @@ std::vector<std::string> warningsOf(GraphModule &graph) {
     const bool used = reached.contains(argument);
     if (kind == ir::SlotKind::Input && !used)
       fields.push_back(name.str());
+    if (auto indices = forward.getArgAttrOfType<mlir::ArrayAttr>(argument.getArgNumber(), ir::attr::indices))
+      if (const auto field = std::ranges::find(data, name, &DataField::name); field != data.end())
+        if (std::string text = fewerClasses(*field, indices); !text.empty())
+          warnings.push_back(std::move(text));
     if (kind != ir::SlotKind::Parameter)
       continue;
     ++all;
@@ -67,7 +82,6 @@ std::vector<std::string> warningsOf(GraphModule &graph) {
     if (!used)
       parameters.push_back(name.str());
   }
-  std::vector<std::string> warnings;
   if (!parameters.empty())
     warnings.push_back(fmt::format("parameter{} {}: the loss does not depend on {}", parameters.size() == 1 ? "" : "s",
                                    listed(parameters), parameters.size() == 1 ? "it" : "them"));

@@ -10,9 +10,9 @@
 
 namespace cleave {
 
-/// One line per warning: parameters and data fields that the loss does not depend on, or a model without trainable
-/// parameters.
-std::vector<std::string> warningsOf(GraphModule &graph);
+/// One line per warning: parameters and data fields that the loss does not depend on, a model without trainable
+/// parameters, or outputs for more classes than the data (fieldsOf) have.
+std::vector<std::string> warningsOf(GraphModule &graph, const std::vector<DataField> &data);
 /// A line if the target computes products of this precision in f32, so that half precision saves memory alone; else
 /// empty.
 std::string warningOf(const Precision &precision, Target target);

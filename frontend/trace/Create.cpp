@@ -2,6 +2,7 @@
 #include "cleave/Create.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Indices.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -70,13 +71,15 @@ Tensor arange(double start, double end, double step, Where where) {
   return tensorOf(start == 0 ? scaled : ops.add(scaled, ops.constantLike(scaled, start)));
 }
 
-Tensor oneHot(Tensor ids, int64_t classes, DType type, Where where) {
+Tensor oneHot(Tensor ids, int64_t classes, DType type, Outside outside, Where where) {
   Ops ops("oneHot", where);
   if (ids.dtype() != DType::I32)
     failRule("oneHot", 1, "ids must be i32", {fact(ids, "ids")}, where);
   if (classes < 1)
     failRule("oneHot", 2, fmt::format("the number of classes must be positive, found {}", classes), {fact(ids, "ids")},
              where);
+  if (outside == Outside::Error)
+    readIndices(ops, "oneHot", valueOf(ids), IndexRange::labels(classes));
   Shape shape = ids.shape();
   shape.push_back(classes);
   const int64_t last = ids.rank();

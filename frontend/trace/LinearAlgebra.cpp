@@ -1,6 +1,7 @@
 // Matrix products, convolution, cosines, embedding.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Indices.h"
 
 #include <fmt/format.h>
 
@@ -168,13 +169,15 @@ Tensor cosineSimilarity(Tensor a, Tensor b, int64_t dim, double eps, Where where
 
 // ---- embedding ----------------------------------------------------------------------------------------------------
 
-Tensor embedding(Tensor ids, Tensor weight, Where where) {
+Tensor embedding(Tensor ids, Tensor weight, Outside outside, Where where) {
   Ops ops("embedding", where);
   const Facts facts = {fact(ids, "ids"), fact(weight, "weight")};
   if (weight.rank() != 2)
     failRule("embedding", 1, fmt::format("the weight's rank must be 2, found {}", weight.rank()), facts, where);
   if (ids.dtype() != DType::I32)
     failRule("embedding", 2, "ids must be i32", facts, where);
+  if (outside == Outside::Error)
+    readIndices(ops, "embedding", valueOf(ids), {.below = weight.size(0)});
   return tensorOf(ops.op<EmbeddingOp>(valueOf(weight), valueOf(ids), mlir::Value()).getResult());
 }
 

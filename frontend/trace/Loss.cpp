@@ -5,6 +5,7 @@
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Indices.h"
 #include "runtime/base/Error.h"
 
 #include "mlir/IR/OperationSupport.h"
@@ -34,26 +35,11 @@ static bool areProbabilities(Tensor logits, Tensor labels) {
   return logits.rank() >= 1 && labels.shape() == logits.shape() && labels.dtype() == logits.dtype() && isFloat(labels);
 }
 
-Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
-  Ops ops("crossEntropy", where);
-  if (areProbabilities(logits, labels))
-    return crossEntropy(logits, labels, CrossEntropyOptions{}, where);
-  const Facts facts = {fact(logits, "logits"), fact(labels, "labels")};
-  Shape rows = logits.shape();
-  if (!rows.empty())
-    rows.pop_back();
-  if (logits.rank() < 1 || labels.shape() != rows)
-    failRule("crossEntropy", 1, "the labels' shape must be the logits' without the last dimension", facts, where);
-  if (labels.dtype() != DType::I32)
-    failRule("crossEntropy", 2, "labels must be i32", facts, where);
-  auto op = ops.op<CrossEntropyOp>(valueOf(logits), valueOf(labels));
-  mlir::Value correct = ops.op<TopOneCorrectOp>(valueOf(logits), valueOf(labels));
-  return {tensorOf(op.getLoss()), tensorOf(op.getWeight()), tensorOf(correct), labels.elements()};
-}
-
 // ---- losses of class labels ---------------------------------------------------------------------------------------
 
-static void checkLabels(const char *name, Tensor scores, Tensor labels, const char *role, Where where) {
+static void checkLabels(Ops &ops, const char *name, Tensor scores, Tensor labels, const char *role,
+                        int64_t ignored = noIndex) {
+  const Where where = ops.where;
   const Facts facts = {fact(scores, role), fact(labels, "labels")};
   Shape rows = scores.shape();
   if (!rows.empty())
@@ -63,17 +49,19 @@ static void checkLabels(const char *name, Tensor scores, Tensor labels, const ch
              where);
   if (labels.dtype() != DType::I32)
     failRule(name, 2, "labels must be i32", facts, where);
+  readIndices(ops, name, valueOf(labels), IndexRange::labels(scores.size(-1), ignored));
+}
+
+Loss crossEntropy(Tensor logits, Tensor labels, Where where) {
+  return crossEntropy(logits, labels, CrossEntropyOptions{}, where);
 }
 
 Tensor topCorrect(Tensor logits, Tensor labels, int64_t k, Where at) {
   Ops ops("topCorrect", at);
-  checkLabels("topCorrect", logits, labels, "logits", at);
+  checkLabels(ops, "topCorrect", logits, labels, "logits");
   if (k < 1)
     failRule("topCorrect", 3, fmt::format("k must be positive, found {}", k), {}, at);
-  const Tensor known = labels >= 0;
-  const Tensor own = gather(logits, -1, unsqueeze(cleave::where(known, labels, 0, at), -1, at), at);
-  const Tensor larger = sum(cast(logits > own, DType::F32, at), {-1}, false, at);
-  return sum(cast(logicalAnd(larger < static_cast<double>(k), known, at), DType::F32, at), {}, false, at);
+  return tensorOf(ops.op<TopCorrectOp>(valueOf(logits), valueOf(labels), static_cast<uint64_t>(k)).getResult());
 }
 
 /// Checks the options. For a mean over labels, scales the class weights so that the smallest positive weight is 1: the
@@ -165,12 +153,16 @@ Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions o, Where whe
     Value logs = valueOf(logSoftmax(logits, -1, where));
     return reducedBy(ops, o.reduction, ofProbabilities(ops, logs, valueOf(labels), weights, o.labelSmoothing));
   }
-  checkLabels(name, logits, labels, "logits", where);
+  checkLabels(ops, name, logits, labels, "logits", o.ignoreIndex);
   const std::vector<float> weights = weightsOf(name, logits, o, where);
   Value known = withoutIgnored(ops, valueOf(labels), o);
-  if (weights.empty() && o.labelSmoothing == 0)
-    return reducedBy(ops, o.reduction, crossEntropy(logits, tensorOf(known), where));
-  Value correct = ops.op<TopOneCorrectOp>(valueOf(logits), known);
+  if (weights.empty() && o.labelSmoothing == 0) {
+    auto op = ops.op<CrossEntropyOp>(valueOf(logits), known);
+    Value right = ops.op<TopCorrectOp>(valueOf(logits), known);
+    return reducedBy(ops, o.reduction,
+                     {tensorOf(op.getLoss()), tensorOf(op.getWeight()), tensorOf(right), labels.elements()});
+  }
+  Value correct = ops.op<TopCorrectOp>(valueOf(logits), known);
   return reducedBy(
       ops, o.reduction,
       ofLogProbabilities(ops, valueOf(logSoftmax(logits, -1, where)), known, correct, weights, o.labelSmoothing));
@@ -179,12 +171,12 @@ Loss crossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions o, Where whe
 Loss nllLoss(Tensor logs, Tensor labels, CrossEntropyOptions o, Where where) {
   constexpr const char *name = "nllLoss";
   Ops ops(name, where);
-  checkLabels(name, logs, labels, "log-probabilities", where);
+  checkLabels(ops, name, logs, labels, "log-probabilities", o.ignoreIndex);
   if (o.labelSmoothing != 0)
     failRule(name, 3, "label smoothing is only available in crossEntropy", {}, where);
   const std::vector<float> weights = weightsOf(name, logs, o, where);
   Value known = withoutIgnored(ops, valueOf(labels), o);
-  Value correct = ops.op<TopOneCorrectOp>(valueOf(logs), known);
+  Value correct = ops.op<TopCorrectOp>(valueOf(logs), known);
   return reducedBy(ops, o.reduction, ofLogProbabilities(ops, valueOf(logs), known, correct, weights, 0));
 }
 
@@ -453,6 +445,9 @@ static Value ctcForward(Ops &ops, Value logs, Value states, Tensor lengths) {
 Loss ctcLoss(Tensor logProbabilities, Tensor labels, CtcOptions o, Where where) {
   Ops ops("ctcLoss", where);
   checkCtc(logProbabilities, labels, o, where);
+  readIndices(ops, "ctcLoss", valueOf(labels), IndexRange::labels(logProbabilities.size(2)));
+  if (o.lengths.defined())
+    readIndices(ops, "ctcLoss (lengths)", valueOf(o.lengths), {.least = 1, .below = logProbabilities.size(1) + 1});
   Value given = valueOf(labels), states = ctcStates(ops, given, o.blank);
   Value sums = ctcForward(ops, ops.single(valueOf(logProbabilities)), states, o.lengths);
   // A sample ends in its last label or in the blank after it: state 2 n - 1 or 2 n for n labels.

@@ -62,7 +62,8 @@ Tensor drawnShare(const Mix &mix, double alpha, int64_t rows, Where where) {
   const Tensor at = drawn(mix, rows, where) * static_cast<double>(steps), whole = floor(at, where);
   const Tensor table = constant({steps + 1}, betaQuantiles(alpha, steps), where),
                index = cast(whole, DType::I32, where);
-  const Tensor low = indexSelect(table, 0, index, where), high = indexSelect(table, 0, index + 1, where);
+  const Tensor low = indexSelect(table, 0, index, Outside::Zero, where),
+               high = indexSelect(table, 0, index + 1, Outside::Zero, where);
   return low + (at - whole) * (high - low);
 }
 
@@ -125,7 +126,7 @@ MixedRows mixImages(const Mix &mix, Tensor images, Where where) {
 
 Tensor mixLabels(const Mix &mix, Tensor labels, Tensor share, int64_t classes, Where where) {
   const internal::PerMicrobatch meant(where);
-  const Tensor own = oneHot(labels, classes, DType::F32, where), part = unsqueeze(share, -1, where);
+  const Tensor own = oneHot(labels, classes, DType::F32, Outside::Error, where), part = unsqueeze(share, -1, where);
   return own * part + partners(mix, own, where) * (1.0 - part);
 }
 

@@ -130,6 +130,7 @@ static Sorted ordered(Ops &ops, Tensor x, int64_t dim, int64_t count, bool desce
   const bool few = isFloat(x) && count <= fewAtATime && count * 4 < x.size(dim);
   Value places = few ? bestLast(ops, key, count, descending) : orderLast(ops, key, count, descending);
   places = ops.swap(places, dim, last);
+  ops.trace.ranges[places.getAsOpaquePointer()] = {0, x.size(dim) - 1};
   return {tensorOf(ops.gather(valueOf(x), dim, places)), tensorOf(places)};
 }
 

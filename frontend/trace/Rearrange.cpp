@@ -3,6 +3,7 @@
 #include "cleave/Rearrange.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Indices.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -266,15 +267,19 @@ static Value indexAlong(Ops &ops, Tensor index, Shape shape, int64_t dim) {
   return ops.along(valueOf(index), shape, dim);
 }
 
-Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Where where) {
+Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Outside outside, Where where) {
   Ops ops("indexSelect", where);
   dim = normalDim("indexSelect", 1, x, dim, where);
   if (index.rank() != 1 || index.dtype() != DType::I32)
     failRule("indexSelect", 2, "the index must be a vector of i32", {fact(x, "input"), fact(index, "index")}, where);
+  if (outside == Outside::Error)
+    readIndices(ops, "indexSelect", valueOf(index), {.below = x.size(dim)});
   return tensorOf(ops.gather(valueOf(x), dim, indexAlong(ops, index, x.shape(), dim)));
 }
 
-static void checkAdded(const char *name, Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+static void checkAdded(Ops &ops, const char *name, Tensor x, int64_t dim, Tensor index, Tensor source,
+                       Outside outside) {
+  const Where where = ops.where;
   const Facts facts = {fact(x, "input"), fact(index, "index"), fact(source, "source")};
   Shape a = x.shape(), b = source.shape();
   a[dim] = b[dim];
@@ -284,6 +289,8 @@ static void checkAdded(const char *name, Tensor x, int64_t dim, Tensor index, Te
     failRule(name, 4, "the index must be i32", facts, where);
   if (x.dtype() != source.dtype() || !isFloat(x))
     failRule(name, 5, "input and source must have one float type", facts, where);
+  if (outside == Outside::Error)
+    readIndices(ops, name, valueOf(index), {.below = x.size(dim)});
 }
 
 static Tensor added(Ops &ops, Tensor x, int64_t dim, Value index, Tensor source) {
@@ -291,23 +298,23 @@ static Tensor added(Ops &ops, Tensor x, int64_t dim, Value index, Tensor source)
   return tensorOf(ops.add(valueOf(x), sums));
 }
 
-Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside, Where where) {
   Ops ops("scatterAdd", where);
   if (x.rank() != source.rank() || index.shape() != source.shape())
     failRule("scatterAdd", 1, "the ranks must agree, and the index must have the source's shape",
              {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
   dim = normalDim("scatterAdd", 2, x, dim, where);
-  checkAdded("scatterAdd", x, dim, index, source, where);
+  checkAdded(ops, "scatterAdd", x, dim, index, source, outside);
   return added(ops, x, dim, valueOf(index), source);
 }
 
-Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Where where) {
+Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside, Where where) {
   Ops ops("indexAdd", where);
   dim = normalDim("indexAdd", 2, x, dim, where);
   if (x.rank() != source.rank() || index.shape() != Shape{source.size(dim)})
     failRule("indexAdd", 1, "the ranks must agree, and the index must be a vector with one element for each slice",
              {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
-  checkAdded("indexAdd", x, dim, index, source, where);
+  checkAdded(ops, "indexAdd", x, dim, index, source, outside);
   return added(ops, x, dim, indexAlong(ops, index, source.shape(), dim), source);
 }
 

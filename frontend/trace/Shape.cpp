@@ -1,6 +1,7 @@
 // Reductions, shape functions, constants and markers.
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
+#include "frontend/trace/Indices.h"
 #include "frontend/trace/Trace.h"
 #include "runtime/base/AxisRole.h"
 
@@ -170,7 +171,7 @@ Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where) {
   return tensorOf(ops.op<ConcatOp>(mlir::ValueRange(values), static_cast<uint64_t>(dim)).getResult());
 }
 
-Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
+Tensor gather(Tensor x, int64_t dim, Tensor index, Outside outside, Where where) {
   Ops ops("gather", where);
   const Facts facts = {fact(x, "input"), fact(index, "index")};
   if (x.rank() != index.rank())
@@ -182,6 +183,8 @@ Tensor gather(Tensor x, int64_t dim, Tensor index, Where where) {
     failRule("gather", 3, fmt::format("input and index must agree in all dimensions except {}", dim), facts, where);
   if (index.dtype() != DType::I32)
     failRule("gather", 4, "the index must be i32", facts, where);
+  if (outside == Outside::Error)
+    readIndices(ops, "gather", valueOf(index), {.below = x.size(dim)});
   return tensorOf(ops.op<GatherOp>(valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
 }
 

@@ -27,6 +27,18 @@ inline mlir::RankedTensorType typeOf(Tensor tensor) {
   return llvm::cast<mlir::RankedTensorType>(valueOf(tensor).getType());
 }
 
+/// Values of i32 elements.
+struct Interval {
+  int64_t least, most;
+};
+
+/// A field of the data.
+struct TracedInput {
+  std::string name;
+  Shape shape;                      ///< of one sample
+  std::optional<Interval> declared; ///< what the data set says of its values
+};
+
 class Trace {
 public:
   enum class Mode : uint8_t { Train, Eval };
@@ -69,6 +81,14 @@ public:
   std::map<void *, std::string> names;
   /// Buffers that were set, in the order of their first change.
   std::vector<const Buffer *> changed;
+
+  // For Indices.h, by value: the function's inputs, and what is known of values that no rule derives.
+  std::map<void *, TracedInput> inputs;
+  std::map<void *, Interval> ranges;
+  /// What functions read as indices: by field, which values these may have; and by reader, the number of computed
+  /// indices that are invalid.
+  std::map<std::string, std::vector<mlir::Attribute>> indicesOf;
+  std::map<std::string, mlir::Value> invalid;
 
   mlir::OpBuilder builder;
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <set>
 #include <utility>
 
 namespace cleave {
@@ -45,7 +46,7 @@ public:
 
 private:
   /// Adds the function's arguments in order, with their attributes.
-  void addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
+  void addInputs(mlir::Block *body, Trace &trace, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
   void normalise(Trace::Mode mode, std::vector<Tensor> &inputs);
   void addParameters(mlir::Block *body, Trace &trace);
   void addBuffers(mlir::Block *body, Trace &trace);
@@ -58,6 +59,8 @@ private:
   void finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::func::FuncOp function);
   /// Ends the function: results, their kinds and names, the function's type.
   using Marks = std::vector<std::pair<SlotKind, std::string>>;
+  /// What Indices.h found: attributes of the inputs, and results.
+  void addIndices(Trace &trace, std::vector<mlir::Value> &results, Marks &marks);
   void close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks, mlir::func::FuncOp function);
 
   const Model &model;
@@ -91,7 +94,14 @@ void Builder::setGroups(const std::string &path) {
   }
 }
 
-void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vector<Tensor> &targets) {
+/// The values that a data set says its labels have, or its ids; labels may also be negative.
+static std::optional<Interval> declaredValues(const DataField &field) {
+  if (field.dtype != FieldType::I32 || field.classes <= 0)
+    return std::nullopt;
+  return Interval{field.isLabel() ? INT32_MIN : 0, field.classes - 1};
+}
+
+void Builder::addInputs(mlir::Block *body, Trace &trace, std::vector<Tensor> &inputs, std::vector<Tensor> &targets) {
   const std::vector<DataField> fields = fieldsOf(config.data);
   const auto forLoss = static_cast<size_t>(std::max<int64_t>(config.targets, 0));
   if (config.targets < 0 || fields.size() < forLoss + 1)
@@ -102,7 +112,12 @@ void Builder::addInputs(mlir::Block *body, std::vector<Tensor> &inputs, std::vec
     shape.insert(shape.begin(), rows);
     constexpr DType types[] = {DType::F32, DType::I32, DType::U8}; // by FieldType
     mlir::Type element = elementType(b.getContext(), types[static_cast<size_t>(field.dtype)]);
-    inputs.push_back(tensorOf(argument(body, SlotKind::Input, field.name, shape, element)));
+    mlir::Value value = argument(body, SlotKind::Input, field.name, shape, element);
+    const std::optional<Interval> declared = declaredValues(field);
+    trace.inputs[value.getAsOpaquePointer()] = {field.name, field.shape, declared};
+    if (declared)
+      trace.ranges[value.getAsOpaquePointer()] = *declared;
+    inputs.push_back(tensorOf(value));
   }
   targets.assign(inputs.end() - static_cast<std::ptrdiff_t>(forLoss), inputs.end());
   inputs.resize(inputs.size() - forLoss);
@@ -186,9 +201,22 @@ void Builder::finish(Trace &trace, const Loss &loss, Trace::Mode mode, mlir::fun
     results.push_back(trace.state.at(buffer));
     marks.emplace_back(SlotKind::Buffer, buffer->path());
   }
+  addIndices(trace, results, marks);
   close(trace, results, marks, function);
   if (mode == Trace::Mode::Train)
     function->setAttr(attr::staticWeight, b.getI64IntegerAttr(loss.staticWeight));
+}
+
+void Builder::addIndices(Trace &trace, std::vector<mlir::Value> &results, Marks &marks) {
+  for (mlir::NamedAttrList &attributes : argAttrs)
+    if (attributes.get(attr::kind) == kindAttr(b, SlotKind::Input))
+      if (const auto found = trace.indicesOf.find(llvm::cast<mlir::StringAttr>(attributes.get(attr::name)).str());
+          found != trace.indicesOf.end())
+        attributes.set(attr::indices, b.getArrayAttr(found->second));
+  for (const auto &[reader, count] : trace.invalid) {
+    results.push_back(count);
+    marks.emplace_back(SlotKind::Invalid, reader);
+  }
 }
 
 void Builder::close(Trace &trace, const std::vector<mlir::Value> &results, const Marks &marks,
@@ -232,7 +260,7 @@ void Builder::function(const char *name, Trace::Mode mode) {
   argAttrs.clear();
   std::vector<Tensor> inputs;
   std::vector<Tensor> targets;
-  addInputs(body, inputs, targets);
+  addInputs(body, trace, inputs, targets);
   normalise(mode, inputs);
   addParameters(body, trace);
   addBuffers(body, trace);
@@ -270,7 +298,7 @@ void Builder::prediction() {
   TraceScope scope(trace);
   argAttrs.clear();
   std::vector<Tensor> inputs, targets;
-  addInputs(body, inputs, targets);
+  addInputs(body, trace, inputs, targets);
   const auto first = static_cast<unsigned>(inputs.size());
   body->eraseArguments(first, static_cast<unsigned>(targets.size())); // a prediction must not use them
   argAttrs.resize(first);
@@ -292,6 +320,7 @@ void Builder::prediction() {
     marks.emplace_back(SlotKind::Output, results.empty() ? "output" : fmt::format("output.{}", results.size()));
     results.push_back(valueOf(output.dtype() == DType::F32 ? output : cast(output, DType::F32)));
   }
+  addIndices(trace, results, marks);
   close(trace, results, marks, function);
 }
 
@@ -330,7 +359,8 @@ std::vector<DataField> fieldsOf(const Data &data) {
     return {{"image", FieldType::F32, {mnist->channels, mnist->size, mnist->size}, 0},
             {"label", FieldType::I32, {}, mnist->classes}};
   if (const Text *text = std::get_if<Text>(&data))
-    return {{"tokens", FieldType::I32, {text->context}, 0}, {"targets", FieldType::I32, {text->context}, text->vocab}};
+    return {{"tokens", FieldType::I32, {text->context}, text->vocab},
+            {"targets", FieldType::I32, {text->context}, text->vocab}};
   if (const SyntheticImages *images = std::get_if<SyntheticImages>(&data))
     return {{"image", FieldType::F32, {images->channels, images->height, images->width}, 0},
             {"label", FieldType::I32, {}, images->classes}};
@@ -396,6 +426,35 @@ void requireParametersWithin(const Module &root, double most, const std::string 
          {{largest->path(), shapeText(largest->shape())}}, largest->place());
 }
 
+/// The names of the function's counts of invalid indices.
+static std::set<std::string> countsOf(mlir::func::FuncOp function) {
+  std::set<std::string> names;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (ir::resultKind(function, i) == SlotKind::Invalid)
+      names.insert(ir::resultText(function, i, attr::name).str());
+  return names;
+}
+
+/// Lets both functions have the same counts: what only the other one reads is counted as 0. A plan has one list of
+/// metrics, which training and evaluation write.
+static void shareCounts(mlir::func::FuncOp function, const std::set<std::string> &counts) {
+  const std::set<std::string> own = countsOf(function);
+  mlir::Operation *end = function.front().getTerminator();
+  mlir::Builder builder(function.getContext());
+  GraphBuilder b{mlir::OpBuilder(end)};
+  b.setOrigin(end->getLoc(), {builder.getNamedAttr(attr::path, builder.getStringAttr(""))});
+  for (const std::string &name : counts) {
+    if (own.count(name))
+      continue;
+    const auto type = mlir::RankedTensorType::get({}, builder.getF32Type());
+    end->insertOperands(end->getNumOperands(), b.constant(type, 0));
+    mlir::NamedAttrList attributes;
+    attributes.set(attr::kind, kindAttr(builder, SlotKind::Invalid));
+    attributes.set(attr::name, builder.getStringAttr(name));
+    (void)function.insertResult(function.getNumResults(), type, attributes.getDictionary(function.getContext()));
+  }
+}
+
 GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t rows, int64_t evalRows) {
   if (!config.loss)
     throw userError("loss: none was given");
@@ -405,6 +464,9 @@ GraphModule traceModel(const Model &model, const TrainConfig &config, int64_t ro
   Builder builder(model, config, rows, graph);
   builder.function("forward", Trace::Mode::Train);
   Builder(model, config, evalRows ? evalRows : rows, graph).function("eval", Trace::Mode::Eval);
+  const auto functionOf = [&](const char *name) { return llvm::cast<mlir::func::FuncOp>(graph.function(name)); };
+  shareCounts(functionOf("forward"), countsOf(functionOf("eval")));
+  shareCounts(functionOf("eval"), countsOf(functionOf("forward")));
   builder.optimizer();
   if (const std::string problems = graph.verify(); !problems.empty())
     throw Error(Status::Internal, "the traced graph is not valid, which is Cleave's fault:\n" + problems);

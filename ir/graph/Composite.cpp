@@ -118,12 +118,14 @@ LogicalResult CrossEntropyGradOp::verify() {
   return success();
 }
 
-LogicalResult TopOneCorrectOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, ValueRange operands,
-                                                DictionaryAttr attributes, OpaqueProperties properties,
-                                                RegionRange regions, SmallVectorImpl<Type> &types) {
+LogicalResult TopCorrectOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, ValueRange operands,
+                                             DictionaryAttr attributes, OpaqueProperties properties,
+                                             RegionRange regions, SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attributes, properties, regions);
   if (failed(checkLabels(loc, getOperationName(), op.getLogits(), op.getLabels())))
     return failure();
+  if (op.getK() < 1)
+    return broken(loc, getOperationName(), "C3: k is ", op.getK(), ", not positive");
   types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
   return success();
 }

@@ -44,6 +44,7 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
   static const Discardable declared[] = {discardable<D::KindAttrHelper>(OnArgument | OnResult),
                                          discardable<D::NameAttrHelper>(OnArgument | OnResult),
                                          discardable<D::InitAttrHelper>(OnArgument),
+                                         discardable<D::IndicesAttrHelper>(OnArgument),
                                          discardable<D::TrainableAttrHelper>(OnArgument | OnResult),
                                          discardable<D::LrScaleAttrHelper>(OnArgument),
                                          discardable<D::WeightDecayAttrHelper>(OnArgument),
@@ -68,6 +69,10 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
       slotKindOf(cast<StringAttr>(attribute.getValue()).getValue()) == SlotKind::None)
     return op->emitError("C5: ") << attr::kind << " is " << attribute.getValue()
                                  << ", which is no kind of argument or result";
+  if (attribute.getName() == attr::indices)
+    for (Attribute each : cast<ArrayAttr>(attribute.getValue()))
+      if (auto indices = dyn_cast<IndicesAttr>(each); !indices || indices.getStart().size() != indices.getSize().size())
+        return op->emitError("C6: ") << attr::indices << " has the entry " << each;
   return success();
 }
 LogicalResult CleaveDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {

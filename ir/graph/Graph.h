@@ -49,6 +49,7 @@ namespace attr {
 inline constexpr llvm::StringLiteral kind = CleaveDialect::KindAttrHelper::getNameStr(),
                                      name = CleaveDialect::NameAttrHelper::getNameStr(),
                                      init = CleaveDialect::InitAttrHelper::getNameStr(),
+                                     indices = CleaveDialect::IndicesAttrHelper::getNameStr(),
                                      trainable = CleaveDialect::TrainableAttrHelper::getNameStr(),
                                      lrScale = CleaveDialect::LrScaleAttrHelper::getNameStr(),
                                      weightDecay = CleaveDialect::WeightDecayAttrHelper::getNameStr(),

@@ -23,8 +23,10 @@ def Cleave_Dialect : Dialect {
       `cleave.name` (the module path, "blocks.0.attention.qkv.weight"). Parameters and buffers also have `cleave.init`;
       parameters have `cleave.trainable` and optionally `cleave.lr_scale`, `cleave.weight_decay` (parameter groups). Results
       have `cleave.kind`: "loss" (the *sum* over samples, `tensor<f32>`), "weight" (the number of samples or positions
-      counted, `tensor<f32>`), "correct" (optional metric, `tensor<f32>`), "buffer" with its `cleave.name` (the new value).
-    - `@eval`: the same model traced for inference; results "loss", "weight", "correct".
+      counted, `tensor<f32>`), "correct" (optional metric, `tensor<f32>`), "buffer" with its `cleave.name` (the new value),
+      "invalid" (how many computed indices no element has, `tensor<f32>`; `cleave.name` tells which function reads them). An
+      input whose values are read as indices has `cleave.indices`.
+    - `@eval`: the same model traced for inference; results "loss", "weight", "correct", "invalid".
     - `@train`: `@forward` after differentiation: its results and, for every trainable parameter, a result of kind
       "gradient" with the parameter's name.
     - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
@@ -49,6 +51,7 @@ def Cleave_Dialect : Dialect {
     |---|---|---|
     | `cleave.kind`, `cleave.name` | arguments, results | string |
     | `cleave.init` | arguments | `#cleave.init` |
+    | `cleave.indices` | arguments that are inputs | array of `#cleave.indices` |
     | `cleave.trainable` | arguments; results that are gradients | bool |
     | `cleave.lr_scale`, `cleave.weight_decay` | arguments | f64 |
     | `cleave.parameter` | ops of `@update` and its states: the parameter to which they belong | string |
@@ -67,7 +70,7 @@ def Cleave_Dialect : Dialect {
 
     The verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it
     has its type, (C4) `cleave.phase` is "backward", (C5) `cleave.kind` is a kind
-    of `ir/graph/SlotKind.h`.
+    of `ir/graph/SlotKind.h`, (C6) `cleave.indices` has entries `#cleave.indices`, each with as many starts as sizes.
 
     Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
     types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the
@@ -76,7 +79,8 @@ def Cleave_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
   let discardableAttrs = (ins
-    "::mlir::StringAttr":$kind, "::mlir::StringAttr":$name, "::cleave::ir::InitAttr":$init, "::mlir::BoolAttr":$trainable,
+    "::mlir::StringAttr":$kind, "::mlir::StringAttr":$name, "::cleave::ir::InitAttr":$init,
+    "::mlir::ArrayAttr":$indices, "::mlir::BoolAttr":$trainable,
     "::mlir::FloatAttr":$lr_scale, "::mlir::FloatAttr":$weight_decay, "::mlir::StringAttr":$parameter,
     "::mlir::StringAttr":$path, "::mlir::IntegerAttr":$stage, "::mlir::StringAttr":$phase, "::mlir::UnitAttr":$per_microbatch,
     "::mlir::UnitAttr":$activation, "::mlir::UnitAttr":$single,
@@ -102,6 +106,18 @@ def Cleave_InitAttr : Cleave_Attr<"Init", "init"> {
   let description = [{ `constant` a; `uniform` in [a, b); `normal` with mean a and standard deviation b. }];
   let parameters = (ins StringRefParameter<"constant, uniform or normal">:$distribution, Cleave_Double:$a, Cleave_Double:$b);
   let assemblyFormat = "`<` $distribution `,` $a `,` $b `>`";
+}
+
+def Cleave_IndicesAttr : Cleave_Attr<"Indices", "indices"> {
+  let summary = "which values of an input a function may read as indices";
+  let description = [{
+    Of each sample, the elements from `start`, `size` of them in each dimension: values in [least, below), or `ignored` (by
+    default -2^40, which no value is). `reader`: the function and its place in the program, for messages.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$reader, "int64_t":$least, "int64_t":$below,
+                        DefaultValuedParameter<"int64_t", "::cleave::ir::noIndex">:$ignored,
+                        OptionalArrayRefParameter<"int64_t">:$start, OptionalArrayRefParameter<"int64_t">:$size);
+  let assemblyFormat = "`<` $reader `,` $least `,` $below (`ignored` $ignored^)? (`from` `[` $start^ `]` `size` `[` $size `]`)? `>`";
 }
 
 def Cleave_ReduceKind : I32EnumAttr<"ReduceKind", "combining function of a reduction", [

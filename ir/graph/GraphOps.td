@@ -414,10 +414,14 @@ def Cleave_CrossEntropyGradOp : Cleave_Op<"cross_entropy_grad"> {
   let arguments = (ins Cleave_FloatTensor:$grad, Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels, Cleave_FloatTensor:$lse);
   let results = (outs Cleave_FloatTensor:$result);
 }
-def Cleave_TopOneCorrectOp : Cleave_InferOp<"top_one_correct"> {
-  let summary = "number of rows with label >= 0 whose logit is at least every other (tensor<f32>); none with a NaN";
-  let description = [{ (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. }];
-  let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels);
+def Cleave_TopCorrectOp : Cleave_InferOp<"top_correct"> {
+  let summary = "number of rows with label >= 0 that is among the k first classes by their logits (tensor<f32>)";
+  let description = [{
+    Larger logits come first; of equal ones, the lower class. A logit that is NaN comes before all others, and a row whose
+    label has such a logit does not count: with k = 1, these are the rows whose label is argmax(logits).
+    (C1) labels' shape is logits' without the last dimension. (C2) labels are i32. (C3) k is positive.
+  }];
+  let arguments = (ins Cleave_FloatTensor:$logits, Cleave_IntTensor:$labels, DefaultValuedAttr<I64Attr, "1">:$k);
   let results = (outs Cleave_FloatTensor:$result);
 }
 

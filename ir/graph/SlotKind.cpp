@@ -6,9 +6,9 @@
 
 namespace cleave::ir {
 
-static constexpr std::array<std::string_view, 14> texts = {"",      "buffer", "correct", "gradient",  "input",
-                                                           "loss",  "metric", "output",  "parameter", "scalar",
-                                                           "stash", "state",  "weight",  "working"};
+static constexpr std::array<std::string_view, 15> texts = {"",        "buffer", "correct", "gradient", "input",
+                                                           "invalid", "loss",   "metric",  "output",   "parameter",
+                                                           "scalar",  "stash",  "state",   "weight",   "working"};
 static_assert(texts.size() == static_cast<size_t>(SlotKind::Working) + 1);
 
 std::string_view text(SlotKind kind) { return texts[static_cast<size_t>(kind)]; }
@@ -18,7 +18,9 @@ SlotKind slotKindOf(std::string_view text) {
   return found == texts.end() ? SlotKind::None : static_cast<SlotKind>(found - texts.begin());
 }
 
-bool isMetric(SlotKind kind) { return kind == SlotKind::Loss || kind == SlotKind::Weight || kind == SlotKind::Correct; }
+bool isMetric(SlotKind kind) {
+  return kind == SlotKind::Loss || kind == SlotKind::Weight || kind == SlotKind::Correct || kind == SlotKind::Invalid;
+}
 
 std::string metricName(SlotKind kind, std::string_view name) {
   std::string full(text(kind));

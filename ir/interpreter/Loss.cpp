@@ -85,14 +85,19 @@ static Kernel crossEntropyGrad(CrossEntropyGradOp op) {
   };
 }
 
-static Kernel topOneCorrect(TopOneCorrectOp) {
-  return [](const Operands &in, Environment &) {
+static Kernel topCorrect(TopCorrectOp op) {
+  return [k = static_cast<int64_t>(op.getK())](const Operands &in, Environment &) {
     int64_t classes = in[0]->shape.back();
     double correct = 0;
     for (int64_t row = 0; row < in[1]->size(); ++row) {
       const double *logits = &in[0]->values[row * classes];
-      int64_t label = labelOf(*in[1], row, classes);
-      correct += label >= 0 && std::all_of(logits, logits + classes, [&](double x) { return x <= logits[label]; });
+      const int64_t label = labelOf(*in[1], row, classes);
+      if (label < 0 || std::isnan(logits[label]))
+        continue;
+      int64_t before = 0;
+      for (int64_t i = 0; i < classes; ++i)
+        before += std::isnan(logits[i]) || logits[i] > logits[label] || (logits[i] == logits[label] && i < label);
+      correct += before < k;
     }
     return std::vector<HostTensor>{{{}, DType::F32, correct}};
   };
@@ -104,7 +109,7 @@ Kernel lossKernel(Operation *op) {
       .Case([](LogSoftmaxOp op) { return softmax(op, op.getDim(), true); })
       .Case([](CrossEntropyOp op) { return crossEntropy(op); })
       .Case([](CrossEntropyGradOp op) { return crossEntropyGrad(op); })
-      .Case([](TopOneCorrectOp op) { return topOneCorrect(op); })
+      .Case([](TopCorrectOp op) { return topCorrect(op); })
       .Default([](Operation *) { return Kernel(); });
 }
 

@@ -2,6 +2,7 @@
 // export.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "ir/graph/Graph.h"
 #include "partitioner/schedule/Segment.h"
 #include "partitioner/strategy/Strategy.h"
 
@@ -48,6 +49,8 @@ struct LocalPrograms {
   std::vector<Message> messages;
   /// The location of the op that combines the samples of a microbatch (MixedRows.h); empty if there is none.
   std::string trainMixes, evalMixes;
+  /// By input: which of its values functions read as indices.
+  std::map<std::string, std::vector<ir::IndicesAttr>> indices;
 };
 
 } // namespace cleave::partitioner

@@ -30,7 +30,7 @@ Values rewrite(Operation *op, GraphBuilder &e, AttentionOps attention) {
       .Case([&](ir::LogSoftmaxOp op) { return decomposeLogSoftmax(op, e); })
       .Case([&](ir::CrossEntropyOp op) { return decomposeCrossEntropy(op, e); })
       .Case([&](ir::CrossEntropyGradOp op) { return decomposeCrossEntropyGrad(op, e); })
-      .Case([&](ir::TopOneCorrectOp op) { return decomposeTopOneCorrect(op, e); })
+      .Case([&](ir::TopCorrectOp op) { return decomposeTopCorrect(op, e); })
       .Case([&](ir::LayerNormOp op) { return decomposeLayerNorm(op, e); })
       .Case([&](ir::LayerNormGradOp op) { return decomposeLayerNormGrad(op, e); })
       .Case([&](ir::BatchNormOp op) { return decomposeBatchNorm(op, e); })

@@ -12,7 +12,7 @@ Values decomposeSoftmax(ir::SoftmaxOp op, GraphBuilder &e);
 Values decomposeLogSoftmax(ir::LogSoftmaxOp op, GraphBuilder &e);
 Values decomposeCrossEntropy(ir::CrossEntropyOp op, GraphBuilder &e);
 Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, GraphBuilder &e);
-Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, GraphBuilder &e);
+Values decomposeTopCorrect(ir::TopCorrectOp op, GraphBuilder &e);
 // Norm.cpp
 Values decomposeLayerNorm(ir::LayerNormOp op, GraphBuilder &e);
 Values decomposeLayerNormGrad(ir::LayerNormGradOp op, GraphBuilder &e);

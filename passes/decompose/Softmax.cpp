@@ -1,6 +1,5 @@
 // Softmax and the ops built on it: logarithm, cross-entropy, accuracy. All compute in f32 after subtracting the
-// maximum. Cross-entropy and accuracy emit equal ops for the maximum and the label's logit, which simplification
-// shares.
+// maximum. Cross-entropy and accuracy emit equal ops for the label's logit, which simplification shares.
 #include "passes/decompose/Rewrites.h"
 
 namespace cleave::passes {
@@ -82,11 +81,18 @@ Values decomposeCrossEntropyGrad(ir::CrossEntropyGradOp op, GraphBuilder &e) {
   return {e.castLike(result, op.getResult())};
 }
 
-Values decomposeTopOneCorrect(ir::TopOneCorrectOp op, GraphBuilder &e) {
+Values decomposeTopCorrect(ir::TopCorrectOp op, GraphBuilder &e) {
   Value x = e.toF32(op.getLogits()), labels = op.getLabels();
-  Value max = e.reduce(ir::ReduceKind::Max, x, {rankOf(x) - 1});
-  Value largest = e.toF32(e.compare(Predicate::Ge, labelLogit(e, x, labels), max));
-  return {e.castLike(sumOfCounted(e, largest, labels), op.getResult())};
+  const Dims shape = shapeOf(x);
+  const int64_t last = shape.size() - 1;
+  Value own = labelLogit(e, x, labels), ownEach = e.broadcastBack(own, shape, {last});
+  Value notEarlier = e.compare(Predicate::Ge, e.iota(shape, last), e.broadcastBack(labels, shape, {last}));
+  // The label's own class and those after it; false where either logit is NaN.
+  Value after = e.max(e.compare(Predicate::Lt, x, ownEach), e.min(e.compare(Predicate::Eq, x, ownEach), notEarlier));
+  Value before = e.sum(e.select(after, e.constantLike(x, 0), e.constantLike(x, 1)), {last});
+  Value right =
+      e.min(e.compare(Predicate::Lt, before, static_cast<double>(op.getK())), e.compare(Predicate::Eq, own, own));
+  return {e.castLike(sumOfCounted(e, e.toF32(right), labels), op.getResult())};
 }
 
 } // namespace cleave::passes

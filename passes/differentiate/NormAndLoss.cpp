@@ -48,7 +48,7 @@ void crossEntropyRule(ir::CrossEntropyOp op, Grads g, Adjoints &a) {
 void addNormAndLossRules(RuleTable &table) {
   table.on(softmaxRule), table.on(logSoftmaxRule), table.on(layerNormRule), table.on(batchNormRule);
   table.on(crossEntropyRule);
-  table.stop<ir::TopOneCorrectOp>();
+  table.stop<ir::TopCorrectOp>();
 }
 
 const RuleTable &gradientRules() {

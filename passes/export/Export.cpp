@@ -77,6 +77,21 @@ void addSegments(ProgramBuilder &builder, const std::vector<NamedFunction> &list
   }
 }
 
+/// Adds what the model reads as indices to the fields of the data.
+void describeIndices(plan::DataT &data, const partitioner::LocalPrograms &applied) {
+  for (auto &field : data.fields)
+    if (const auto found = applied.indices.find(field->name); found != applied.indices.end())
+      for (ir::IndicesAttr indices : found->second) {
+        auto &rule = field->indices.emplace_back(std::make_unique<plan::IndexRuleT>());
+        rule->reader = indices.getReader().str();
+        rule->start = indices.getStart().vec();
+        rule->size = indices.getSize().vec();
+        rule->least = indices.getLeast();
+        rule->below = indices.getBelow();
+        rule->ignored = indices.getIgnored();
+      }
+}
+
 void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, const CompileOptions &options,
                  Target target) {
   plan.compiler = "cleave 0.1.0";
@@ -104,6 +119,8 @@ void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, c
     plan.search = std::make_unique<plan::SearchT>(*options.search);
   if (options.data)
     plan.data = std::make_unique<plan::DataT>(*options.data);
+  if (plan.data)
+    describeIndices(*plan.data, applied);
   if (options.training)
     plan.training = std::make_unique<plan::TrainingT>(*options.training);
   for (const MeshAxis &axis : applied.decisions.mesh.axes) {

@@ -198,6 +198,21 @@ void readAverages(partitioner::LocalPrograms &applied) {
   }
 }
 
+/// Which values of the inputs functions read as indices, in training and evaluation.
+std::map<std::string, std::vector<ir::IndicesAttr>> indicesOf(ModuleOp step) {
+  std::map<std::string, std::vector<ir::IndicesAttr>> found;
+  for (const char *name : {"train", "eval"})
+    if (auto function = step.lookupSymbol<func::FuncOp>(name))
+      for (const BlockArgument argument : function.getArguments())
+        if (auto list = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), ir::attr::indices))
+          for (auto indices : list.getAsRange<ir::IndicesAttr>()) {
+            auto &of = found[ir::argumentText(argument, ir::attr::name).str()];
+            if (!llvm::is_contained(of, indices))
+              of.push_back(indices);
+          }
+  return found;
+}
+
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
 partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
@@ -208,6 +223,7 @@ partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &sta
   };
   const bool trains = step->lookupSymbol("update") != nullptr;
   std::string train = mixing("train", trains), eval = mixing("eval", false);
+  auto indices = indicesOf(*step);
 
   const partitioner::Decisions decisions = annotate(*step, staged);
   phases.end("annotate", *step);
@@ -218,6 +234,7 @@ partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &sta
   phases.end("apply", *applied.module);
   applied.trainMixes = std::move(train);
   applied.evalMixes = std::move(eval);
+  applied.indices = std::move(indices);
   readAverages(applied);
   return applied;
 }

@@ -157,7 +157,7 @@ private:
         claims[op->getResult(0)] = Claim::Strong; // counts and positions, which exceed the range of half types
       return;                                     // constants, indices, random numbers
     }
-    if (isa<ir::CrossEntropyOp, ir::TopOneCorrectOp>(op)) {
+    if (isa<ir::CrossEntropyOp, ir::TopCorrectOp>(op)) {
       if (level == 1)
         operands(op, single);
       else

@@ -11,6 +11,7 @@
 #include "runtime/plan/StoredTransforms.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -61,8 +62,12 @@ void readField(const DataSource &source, const SampleId &sample, uint64_t seed, 
 DataSpec DataSpec::of(const plan::DataT &data) {
   DataSpec spec{data.kind,       {}, data.context, data.vocab, transformsOf(data.train), transformsOf(data.eval),
                 data.class_names};
-  for (const auto &from : data.fields)
+  for (const auto &from : data.fields) {
     spec.fields.push_back({from->name, fieldTypeOf(from->dtype), from->shape, from->classes});
+    for (const auto &rule : from->indices)
+      spec.indices[from->name].push_back(
+          {rule->reader, rule->start, rule->size, rule->least, rule->below, rule->ignored});
+  }
   return spec;
 }
 
@@ -73,11 +78,14 @@ DataSpec DataSpec::of(const plan::Plan &plan) {
   return of(data);
 }
 
+const DataField *DataSpec::find(const std::string &name) const {
+  const auto found = std::ranges::find(fields, name, &DataField::name);
+  return found == fields.end() ? nullptr : &*found;
+}
+
 int64_t DataSpec::classes(const std::string &name) const {
-  for (const DataField &field : fields)
-    if (field.name == name)
-      return field.classes;
-  return 0;
+  const DataField *field = find(name);
+  return field ? field->classes : 0;
 }
 
 std::unique_ptr<DataSource> openData(const DataSpec &spec, const std::string &where, uint64_t seed, SyntheticSize size,

@@ -4,6 +4,7 @@
 #include "cleave/Transforms.h"
 #include "runtime/plan/PlanTypes.h"
 
+#include <map>
 #include <memory>
 
 namespace cleave {
@@ -24,15 +25,26 @@ void readSample(const DataSource &source, const SampleId &sample, uint64_t seed,
 /// The same for one field.
 void readField(const DataSource &source, const SampleId &sample, uint64_t seed, size_t field, std::byte *to);
 
-/// A plan's description of its data (Plan.data, a JSON object): the kind and the fields that the model expects.
+/// Which values a function of the model may read as indices (plan.fbs): of each sample, the elements of a field from
+/// `start`, `size` of them in each dimension, have values in [least, below), or `ignored`.
+struct IndexRule {
+  std::string reader; ///< the function and its place, for messages
+  std::vector<int64_t> start, size;
+  int64_t least, below, ignored;
+};
+
+/// A plan's description of its data (Plan.data): the kind and the fields that the model expects.
 struct DataSpec {
   plan::DataKind kind;
   std::vector<DataField> fields;
-  int64_t context = 0;                 ///< text: characters per window
-  int64_t vocab = 0;                   ///< text: character codes lie in [0, vocab)
-  Transforms train, eval;              ///< pictures: what is done to those of each split
-  std::vector<std::string> classNames; ///< pictures: by label; empty: not known
+  int64_t context = 0;                                        ///< text: characters per window
+  int64_t vocab = 0;                                          ///< text: character codes lie in [0, vocab)
+  Transforms train = {}, eval = {};                           ///< pictures: what is done to those of each split
+  std::vector<std::string> classNames = {};                   ///< pictures: by label; empty: not known
+  std::map<std::string, std::vector<IndexRule>> indices = {}; ///< by field
 
+  /// The field of this name; null if there is none.
+  const DataField *find(const std::string &name) const;
   /// Number of classes of the field; 0 if it holds no labels.
   int64_t classes(const std::string &name) const;
 

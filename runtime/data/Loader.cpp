@@ -20,7 +20,6 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
   std::vector<Bound> bound;
   const DataSpec spec = DataSpec::of(plan);
   for (InputPart &part : inputParts(plan, rank, eval)) {
-    const bool integer = part.dtype == plan::DType::I32;
     if (part.dtype == plan::DType::I64 || part.dtype == plan::DType::I1)
       throw environmentError(fmt::format("plan input {}: the type must be a float, i32 or u8, found {}", part.field,
                                          dtypeName(part.dtype)));
@@ -28,11 +27,8 @@ std::vector<Loader::Bound> Loader::bind(const plan::Plan &plan, unsigned rank, b
       throw environmentError(fmt::format("plan input {}: an input has a batch dimension, found a scalar", part.field));
     const std::vector<int64_t> shape(part.global.begin() + 1, part.global.end());
     const size_t field = findField(source, part.field, fieldTypeOf(part.dtype), shape);
-    const DataField &found = source.fields()[field];
-    const int64_t model = spec.classes(part.field);
-    const int64_t classes =
-        model > 0 && found.classes > 0 ? std::min(model, found.classes) : std::max(model, found.classes);
-    bound.push_back({std::move(part), field, integer ? classes : 0});
+    ValueCheck check(spec, source.fields()[field]);
+    bound.push_back({std::move(part), field, std::move(check)});
   }
   return bound;
 }
@@ -198,17 +194,6 @@ static void placeSample(const std::byte *from, const InputPart &part, const Box 
   }
 }
 
-void Loader::checkLabels(const SampleId &sample, const Bound &bound, const std::byte *labels) const {
-  const DataField &field = source.fields()[bound.field];
-  for (int64_t i = 0; i < field.elements(); ++i) {
-    int32_t label;
-    std::memcpy(&label, labels + 4 * i, sizeof label);
-    if (label >= bound.classes || (label < 0 && !field.isLabel()))
-      throw userError(fmt::format("data field {}: values lie in [0, {}){}, found {} in {}", field.name, bound.classes,
-                                  field.isLabel() ? ", or are negative to be ignored" : "", label, sampleName(sample)));
-  }
-}
-
 void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, Worker &worker) {
   std::vector<std::byte *> &wanted = worker.wanted;
   const auto in = [&](const Place &place) {
@@ -230,8 +215,7 @@ void Loader::fillRow(const SampleId &sample, int64_t row, const std::vector<Plac
     if (sums && (!last || last->field != bound.field))
       worker.sums.push_back({row, bound.field, checksum({from, size_t(source.fields()[bound.field].bytes())})});
     last = &bound;
-    if (bound.classes > 0)
-      checkLabels(sample, bound, from);
+    bound.check.require(sample, from);
     if (!place.whole)
       placeSample(from, bound.part, *place.box, in(place));
     else if (in(place) != from)

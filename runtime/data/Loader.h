@@ -4,6 +4,7 @@
 #pragma once
 #include "runtime/data/DataFunction.h"
 #include "runtime/data/Shuffle.h"
+#include "runtime/data/ValueCheck.h"
 #include "runtime/plan/Inputs.h"
 
 #include <atomic>
@@ -33,8 +34,8 @@ struct RowChecksum {
 class Loader {
 public:
   /// `source` and `order` must outlive the loader. Throws userError if the data set lacks a field of the plan's inputs
-  /// or has another shape for it. wait() throws if a label is not below its field's number of classes in the plan or
-  /// the data set. Negative labels are allowed: losses ignore them.
+  /// or has another shape for it. wait() throws if a value is none that its field declares, in the plan or the data
+  /// set, or none that the model may read as an index (ValueCheck.h).
   Loader(const plan::Plan &plan, unsigned rank, const DataSource &source, SampleOrder &order, unsigned workers = 1);
   ~Loader();
   Loader(const Loader &) = delete;
@@ -50,7 +51,7 @@ private:
   struct Bound {
     InputPart part;
     size_t field;
-    int64_t classes; ///< labels must be below this; 0: no labels
+    ValueCheck check;
   };
   /// A box of a part, and where it lies in the input buffer.
   struct Place {
@@ -84,7 +85,6 @@ private:
   /// Reads rows of the current batch that no other worker reads, until there are none or one fails.
   void fill(Worker &worker);
   void fillRow(const SampleId &sample, int64_t row, const std::vector<Place> &places, Worker &worker);
-  void checkLabels(const SampleId &sample, const Bound &bound, const std::byte *labels) const;
 
   const DataSource &source;
   SampleOrder &order;

@@ -298,8 +298,8 @@ def norms_and_losses():
 
     cross_entropy("cross_entropy", [5, 4], 0)
     cross_entropy("cross_entropy_ignored", [3, 4, 5], -3)
-    Case("top_one_correct", {"x": ([8, 3], -3.0, 3.0)},
-         f"%result = cleave.top_one_correct %x, %labels : ({T([8, 3])}, {T([8], 'i32')}) -> tensor<f32>", [],
+    Case("top_correct", {"x": ([8, 3], -3.0, 3.0)},
+         f"%result = cleave.top_correct %x, %labels : ({T([8, 3])}, {T([8], 'i32')}) -> tensor<f32>", [],
          lambda x, labels: ((x.argmax(1) == labels).double().sum() + 0 * x.sum()), ints={"labels": ([8], -1, 3)})
 
 

@@ -250,8 +250,9 @@ def losses():
     over("crossEntropy", lambda x, labels: F.cross_entropy(x, labels), [3, 4], ints=labels)
     over("crossEntropy:ignored", lambda x, labels: F.cross_entropy(x, labels), [3, 4], ints={"labels": [-100] * 3})
     over("crossEntropy:smoothed", lambda x, labels: F.cross_entropy(x, labels, label_smoothing=0.1), [3, 4], ints=labels)
-    rank = lambda x, labels: (x > x.gather(1, labels.long()[:, None])).sum(1)
-    over("topCorrect", lambda x, labels: x * (rank(x, labels) < 2).sum(), [3, 4], ints=labels)
+    first = lambda x: x.argsort(stable=True, dim=1, descending=True)[:, :2]  # of equal elements; NaN is the largest
+    right = lambda x, labels: (first(x) == labels[:, None]).any(1) & ~x.gather(1, labels.long()[:, None])[:, 0].isnan()
+    over("topCorrect", lambda x, labels: x * right(x, labels).sum(), [3, 4], ints=labels)
     over("nllLoss", lambda x, labels: F.nll_loss(x, labels), [3, 4], ints=labels)
     for name, fn in [("mseLoss", F.mse_loss), ("l1Loss", F.l1_loss), ("huberLoss", F.huber_loss),
                      ("bceWithLogits", F.binary_cross_entropy_with_logits),

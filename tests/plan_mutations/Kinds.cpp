@@ -126,6 +126,15 @@ std::vector<Kind> kinds() {
          ++field->shape[0];
          return true;
        }},
+      {"indices beyond a data field",
+       [](Altered &a) {
+         DataFieldT *field = pick(a, a.plan.data->fields);
+         auto rule = std::make_unique<IndexRuleT>();
+         rule->start = field->shape, rule->size = field->shape;
+         rule->start.push_back(0), rule->size.push_back(1);
+         field->indices.push_back(std::move(rule));
+         return true;
+       }},
       {"an axis of the mesh one longer",
        [](Altered &a) {
          ++pick(a, a.plan.mesh)->size;

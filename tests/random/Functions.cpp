@@ -129,14 +129,14 @@ bool drawSteps(Drawing &d, const OpKind &self) {
 bool drawOneHot(Drawing &d, const OpKind &self) {
   const int ids = d.pickInteger([](Tensor t) { return t.rank() <= 3; });
   if (ids >= 0 && d.chance.one(0.5))
-    return d.add(self.name, {ids}, {d.chance.whole(2, 6)}) >= 0;
+    return d.add("oneHotOrZero", {ids}, {d.chance.whole(2, 6)}) >= 0;
   const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.rank() <= 4; });
   if (x < 0)
     return false;
   const std::string best = d.chance.one(0.5) ? "argmax" : "argmin";
   if (d.chance.one(0.7))
     return d.add("mul", {x, d.add(self.name, {d.add(best, {x}, {-1, 0})}, {d.shape(x).back()})}) >= 0;
-  return d.add(self.name, {d.add(best, {x}, {dimOf(d, x), d.chance.one(0.5)})}, {d.chance.whole(2, 6)}) >= 0;
+  return d.add("oneHotOrZero", {d.add(best, {x}, {dimOf(d, x), d.chance.one(0.5)})}, {d.chance.whole(2, 6)}) >= 0;
 }
 
 bool drawTriangle(Drawing &d, const OpKind &self) {
@@ -317,10 +317,10 @@ bool drawRoll(Drawing &d, const OpKind &self) {
 }
 
 /// Places 0 to size - 1 (and rarely one outside) of a dimension of x, in any order, as constants.
-int drawPlaces(Drawing &d, int64_t size) {
+int drawPlaces(Drawing &d, int64_t size, bool beyond) {
   std::vector<double> places;
   for (int64_t i = d.chance.whole(1, 5); i > 0; --i)
-    places.push_back(static_cast<double>(d.chance.whole(0, d.chance.one(0.05) ? size : size - 1)));
+    places.push_back(static_cast<double>(d.chance.whole(0, beyond ? size : size - 1)));
   return d.add("places", {}, {static_cast<int64_t>(places.size())}, places);
 }
 
@@ -329,7 +329,9 @@ bool drawIndexSelect(Drawing &d, const OpKind &self) {
   if (x < 0)
     return false;
   const int64_t dim = cutDim(d, x);
-  return d.add(self.name, {x, drawPlaces(d, d.shape(x)[static_cast<size_t>(dim)])}, {dim}) >= 0;
+  const bool beyond = d.chance.one(0.1);
+  const int index = drawPlaces(d, d.shape(x)[static_cast<size_t>(dim)], beyond);
+  return d.add(beyond ? "indexSelectOrZero" : self.name, {x, index}, {dim}) >= 0;
 }
 
 /// Adds slices of x, selected from it, back to it.
@@ -338,7 +340,7 @@ bool drawIndexAdd(Drawing &d, const OpKind &self) {
   if (x < 0)
     return false;
   const int64_t dim = cutDim(d, x), size = d.shape(x)[static_cast<size_t>(dim)];
-  const int index = drawPlaces(d, size), count = static_cast<int>(d.shape(index)[0]);
+  const int index = drawPlaces(d, size, false), count = static_cast<int>(d.shape(index)[0]);
   if (count > size)
     return false;
   return d.add(self.name, {x, index, d.add("slice", {x}, {dim, 0, count})}, {dim}) >= 0;
@@ -559,6 +561,8 @@ std::vector<OpKind> functionKinds() {
   op({"argmin", 0, true, "argmin($0, $i0, $i1)", [](const Call &c) { return argmin(c.in[0], c.i(0), c.i(1)); }, nullptr});
   op({"oneHot", 1.5, true, "oneHot($0, $i0, DType::F32)",
       [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32); }, drawOneHot});
+  op({"oneHotOrZero", 0, true, "oneHot($0, $i0, DType::F32, Outside::Zero)",
+      [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32, Outside::Zero); }, nullptr});
   op({"tril", 0.7, true, "tril($0, $i0)", [](const Call &c) { return tril(c.in[0], c.i(0)); }, drawTriangle});
   op({"triu", 0.7, true, "triu($0, $i0)", [](const Call &c) { return triu(c.in[0], c.i(0)); }, drawTriangle});
   // Reductions and sorting.
@@ -615,6 +619,8 @@ std::vector<OpKind> functionKinds() {
       nullptr});
   op({"indexSelect", 1, true, "indexSelect($0, $i0, $1)",
       [](const Call &c) { return indexSelect(c.in[0], c.i(0), c.in[1]); }, drawIndexSelect});
+  op({"indexSelectOrZero", 0, true, "indexSelect($0, $i0, $1, Outside::Zero)",
+      [](const Call &c) { return indexSelect(c.in[0], c.i(0), c.in[1], Outside::Zero); }, nullptr});
   op({"indexAdd", 0.7, true, "indexAdd($0, $i0, $1, $2)",
       [](const Call &c) { return indexAdd(c.in[0], c.i(0), c.in[1], c.in[2]); }, drawIndexAdd});
   op({"scatterAdd", 0.7, true, "scatterAdd($0, $i0, sort($1, $i0).indices, $1)",

@@ -31,7 +31,7 @@ void drawFields(Chance &c, Recipe &recipe) {
     case 2:
       return {name, numbers, {size(), size()}};
     default:
-      return {name, FieldType::I32, {c.whole(2, 6)}, ids};
+      return {name, FieldType::I32, {c.whole(2, 6)}, ids, c.one(0.5)};
     }
   };
   recipe.fields.push_back(one("x"));
@@ -113,6 +113,7 @@ void drawLoss(Chance &c, Recipe &recipe, const Shape &prediction) {
   Field target{"target", kind.labels ? FieldType::I32 : FieldType::F32, {prediction.begin() + 1, prediction.end()}};
   if (kind.labels) {
     target.classes = target.shape.back();
+    target.declared = c.one(0.5);
     target.shape.pop_back();
   }
   recipe.fields.push_back(target);

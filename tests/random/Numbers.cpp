@@ -27,8 +27,10 @@ HashedData::HashedData(const Recipe &recipe)
     : seed(recipe.seed), batch(recipe.batch), evalSamples(recipe.evalSamples), wholeNumbers(recipe.wholeNumbers),
       drawn(recipe.drawnData) {
   inputs = recipe.fields.size() - recipe.targets();
-  for (const Field &field : recipe.fields)
-    list.push_back({field.name, field.dtype, field.shape, field.classes});
+  for (const Field &field : recipe.fields) {
+    list.push_back({field.name, field.dtype, field.shape, field.declared ? field.classes : 0});
+    classes.push_back(field.classes);
+  }
 }
 
 double HashedData::hashed(Split split, int64_t index, size_t field, int64_t element) const {
@@ -36,10 +38,9 @@ double HashedData::hashed(Split split, int64_t index, size_t field, int64_t elem
                            static_cast<uint64_t>(element));
   const bool target = field >= inputs;
   if (list[field].dtype == FieldType::I32) {
-    const int64_t classes = list[field].classes;
     if (target && unit(key ^ 1) < 0.12)
       return -1; // a label that the loss ignores
-    return std::floor(unit(key) * static_cast<double>(classes));
+    return std::floor(unit(key) * static_cast<double>(classes[field]));
   }
   if (list[field].dtype == FieldType::U8)
     return std::floor(unit(key) * bytesEnd());
@@ -56,7 +57,7 @@ std::vector<double> HashedData::draw(Random random, size_t field) const {
   std::vector<double> values;
   for (int64_t i = 0; i < list[field].elements(); ++i)
     if (list[field].dtype == FieldType::I32)
-      values.push_back(field >= inputs && own.chance(0.12) ? -1 : static_cast<double>(own.integer(0, list[field].classes)));
+      values.push_back(field >= inputs && own.chance(0.12) ? -1 : static_cast<double>(own.integer(0, classes[field])));
     else if (list[field].dtype == FieldType::U8)
       values.push_back(static_cast<double>(own.integer(0, bytesEnd())));
     else
@@ -76,10 +77,14 @@ std::vector<double> HashedData::values(const SampleId &sample, size_t field) con
   return values;
 }
 
+void HashedData::replace(size_t field, int64_t element, double value) { replaced = {field, element, value}; }
+
 void HashedData::store(const std::vector<double> &values, size_t field, std::byte *to) const {
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto real = static_cast<float>(values[i]);
-    const auto whole = static_cast<int32_t>(values[i]);
+    const bool odd = replaced && replaced->field == field && replaced->element == static_cast<int64_t>(i);
+    const double value = odd ? replaced->value : values[i];
+    const auto real = static_cast<float>(value);
+    const auto whole = static_cast<int32_t>(value);
     if (list[field].dtype == FieldType::U8)
       to[i] = static_cast<std::byte>(whole);
     else

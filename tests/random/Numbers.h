@@ -23,13 +23,23 @@ public:
   /// The values of a field, with the generator that a run with runSeed must give to `read`.
   std::vector<double> values(const SampleId &sample, size_t field) const;
 
+  /// Every sample that is read has `value` at an element of a field from now on.
+  void replace(size_t field, int64_t element, double value);
+
 private:
+  struct Replaced {
+    size_t field;
+    int64_t element;
+    double value;
+  };
   double hashed(Split split, int64_t index, size_t field, int64_t element) const;
   std::vector<double> draw(Random random, size_t field) const;
   int bytesEnd() const { return wholeNumbers ? 4 : 256; } ///< bytes are smaller
   void store(const std::vector<double> &values, size_t field, std::byte *to) const;
 
   std::vector<DataField> list;
+  std::vector<int64_t> classes; ///< by field
+  std::optional<Replaced> replaced;
   size_t inputs; ///< number of fields that are inputs, not targets
   uint64_t seed;
   int64_t batch, evalSamples;

@@ -729,6 +729,8 @@ std::vector<OpKind> makeKinds() {
       [](const Call &c) { return rotaryEmbedding(c.in[0], {.start = c.i(0)}); }, drawRotary});
   op({"selfAttention", 0.7, false, "", nullptr, drawAttentionOfValues});
   op({"embedding", 2, true, "embedding($0, $1)", [](const Call &c) { return embedding(c.in[0], c.in[1]); }, drawEmbedding});
+  op({"computedIds", 0.5, true, "embedding($0 * 2 - $0, $1)",
+      [](const Call &c) { return embedding(c.in[0] * 2 - c.in[0], c.in[1]); }, drawEmbedding});
   // Norms.
   op({"layerNorm", 1.5, false, "layerNorm($0, $1, $2)", [](const Call &c) { return layerNorm(c.in[0], c.in[1], c.in[2]); },
       drawLayerNorm});

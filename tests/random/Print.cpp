@@ -166,7 +166,7 @@ std::string dataText(const Recipe &recipe) {
   for (const Field &field : recipe.fields)
     fields += fmt::format("    {{\"{}\", FieldType::{}, {}, {}}},\n", field.name,
                           field.dtype == FieldType::I32 ? "I32" : field.dtype == FieldType::U8 ? "U8" : "F32",
-                          listOf(field.shape), field.classes);
+                          listOf(field.shape), field.declared ? field.classes : 0);
   const char *hash = R"(      uint64_t h = (uint64_t(index) * 64 + field) * 4096 + uint64_t(i) + 1;
       h = (h ^ (h >> 31)) * 0x9E3779B97F4A7C15ull, h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9ull, h ^= h >> 32;)";
   const char *arguments = recipe.drawnData ? "const SampleId &, Random &random, std::span<std::byte *const> to"

@@ -54,6 +54,7 @@ struct Field {
   FieldType dtype = FieldType::F32;
   std::vector<int64_t> shape; ///< of one sample
   int64_t classes = 0;        ///< i32: values lie in [0, classes); targets may be -1, too
+  bool declared = true;       ///< the data set declares its classes
 };
 
 struct Recipe {

@@ -33,6 +33,9 @@ inline void describe(PlanT &plan) {
       field->name = tensor->name;
       field->dtype = tensor->dtype;
       field->shape.assign(tensor->shape.begin() + 1, tensor->shape.end());
+      auto &rule = field->indices.emplace_back(std::make_unique<plan::IndexRuleT>());
+      rule->reader = "embedding at model.cpp:3", rule->below = 100;
+      rule->start.assign(field->shape.size(), 0), rule->size = field->shape;
     }
 }
 

@@ -25,6 +25,17 @@ void checkPrecision(const plan::Training &training, Defects &defects) {
     defects.add("a loss scale of {}", scale);
 }
 
+/// Whether a rule is about elements of the field.
+bool liesIn(const plan::IndexRule &rule, const plan::DataField &field) {
+  const uint32_t rank = length(field.shape());
+  if (length(rule.start()) != rank || length(rule.size()) != rank)
+    return false;
+  for (uint32_t d = 0; d < rank; ++d)
+    if (rule.size()->Get(d) < 1 || rule.start()->Get(d) > field.shape()->Get(d) - rule.size()->Get(d))
+      return false;
+  return true;
+}
+
 void checkField(const plan::DataField &field, uint32_t index, Defects &defects) {
   if (!field.name() || field.name()->size() == 0)
     defects.add("data field {} has no name", index);
@@ -33,6 +44,9 @@ void checkField(const plan::DataField &field, uint32_t index, Defects &defects) 
   for (uint32_t d = 0; d < length(field.shape()); ++d)
     if (field.shape()->Get(d) < 1)
       defects.add("data field {}: dimension {} is {}", index, d, field.shape()->Get(d));
+  for (uint32_t i = 0; i < length(field.indices()); ++i)
+    if (!liesIn(*field.indices()->Get(i), field))
+      defects.add("data field {}: indices {} are no elements of it", index, i);
 }
 
 /// The defect of an input of this name that reads this tensor; "" if there is none, or if the plan does not describe

@@ -255,7 +255,7 @@ TEST_CASE("what is surely not meant is warned of") {
   } model;
   const auto warnings = [&](TrainConfig config) {
     GraphModule graph = traceModel(makeModel(model), config, 4);
-    return warningsOf(graph);
+    return warningsOf(graph, fieldsOf(config.data));
   };
   CHECK(warnings({}) ==
         std::vector<std::string>{"parameters spare.weight, spare.bias: the loss does not depend on them"});

@@ -50,7 +50,7 @@ std::string module(const std::string &optimizer) {
   const std::string logits = fmt::format("tensor<{}x{}xf32>", rows, widths.back());
   body += fmt::format("  %loss, %weight, %lse = cleave.cross_entropy {0}, %label {{cleave.path = \"loss\"}} : ({1}, "
                       "tensor<{2}xi32>) -> (tensor<f32>, tensor<f32>, tensor<{2}xf32>)\n"
-                      "  %correct = cleave.top_one_correct {0}, %label {{cleave.path = \"loss\"}} : ({1}, "
+                      "  %correct = cleave.top_correct {0}, %label {{cleave.path = \"loss\"}} : ({1}, "
                       "tensor<{2}xi32>) -> tensor<f32>\n",
                       x, logits, rows);
   std::string text = fmt::format("module attributes {{cleave.optimizer = {{{}}}}} {{\n", optimizer);

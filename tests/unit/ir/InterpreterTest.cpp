@@ -193,13 +193,13 @@ TEST_CASE("losses ignore negative labels") {
       R"(func.func @f(%x: tensor<3x2xf32>, %l: tensor<3xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<3x2xf32>, tensor<f32>) {
     %0:3 = cleave.cross_entropy %x, %l : (tensor<3x2xf32>, tensor<3xi32>) -> (tensor<f32>, tensor<f32>, tensor<3xf32>)
     %1 = cleave.cross_entropy_grad %g, %x, %l, %0#2 : (tensor<f32>, tensor<3x2xf32>, tensor<3xi32>, tensor<3xf32>) -> tensor<3x2xf32>
-    %2 = cleave.top_one_correct %x, %l : (tensor<3x2xf32>, tensor<3xi32>) -> tensor<f32>
+    %2 = cleave.top_correct %x, %l : (tensor<3x2xf32>, tensor<3xi32>) -> tensor<f32>
     return %0#0, %0#1, %1, %2 : tensor<f32>, tensor<f32>, tensor<3x2xf32>, tensor<f32> })",
       {f32({3, 2}, {0, std::log(3.0), 5, 5, 9, 1}), i32({3}, {0, 1, -100}), f32({}, {2})});
   requireClose(results[0], {std::log(4.0) + std::log(2.0)});
   CHECK(results[1] == f32({}, {2}));
   requireClose(results[2], {-1.5, 1.5, 1, -1, 0, 0});
-  CHECK(results[3] == f32({}, {1})); // a tie counts: no logit is larger
+  CHECK(results[3] == f32({}, {0})); // of equal logits, the lower class is first, and it is not the label
 }
 
 TEST_CASE("normalisations") {
@@ -277,7 +277,7 @@ TEST_CASE("wrong inputs and labels are the user's mistakes") {
   CHECK_THROWS_WITH(run(text, {f32({3}, {1, 2, 3})}),
                     Catch::Contains("argument 0 of @f is tensor<2xf32>, given tensor<3xf32>"));
   CHECK_THROWS_WITH(run(R"(func.func @f(%x: tensor<1x2xf32>, %l: tensor<1xi32>) -> tensor<f32> {
-    %0 = cleave.top_one_correct %x, %l : (tensor<1x2xf32>, tensor<1xi32>) -> tensor<f32>
+    %0 = cleave.top_correct %x, %l : (tensor<1x2xf32>, tensor<1xi32>) -> tensor<f32>
     return %0 : tensor<f32> })",
                         {f32({1, 2}, {1, 2}), i32({1}, {2})}),
                     Catch::Contains("label 2 in row 0, but there are 2 classes"));

@@ -28,6 +28,21 @@ func.func @f(%x: tensor<2xf32>) -> (tensor<2xf32> {cleave.init = #cleave.init<"u
   return %x : tensor<2xf32>
 }
 // -----
+// expected-error @below {{C2: "cleave.indices" is on a result}}
+func.func @f(%x: tensor<2xi32>) -> (tensor<2xi32> {cleave.indices = []}) {
+  return %x : tensor<2xi32>
+}
+// -----
+// expected-error @below {{C3: "cleave.indices" has another type}}
+func.func @f(%x: tensor<2xi32> {cleave.indices = 3 : i64}) {
+  return
+}
+// -----
+// expected-error @below {{C6: cleave.indices has the entry "embedding"}}
+func.func @f(%x: tensor<2xi32> {cleave.indices = ["embedding"]}) {
+  return
+}
+// -----
 // expected-error @below {{C2: "cleave.trainable" is on a function}}
 func.func @f() attributes {cleave.trainable = true} {
   return

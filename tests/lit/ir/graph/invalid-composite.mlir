@@ -86,14 +86,21 @@ func.func @f(%x: tensor<2x3xf32>, %l: tensor<2xi64>) {
 func.func @f(%x: tensor<2x3xf32>, %l: tensor<3xi32>) {
   // expected-error @below {{C1: logits are 2x3, labels 3}}
   // expected-error @below {{failed to infer returned types}}
-  %0 = cleave.top_one_correct %x, %l : (tensor<2x3xf32>, tensor<3xi32>) -> tensor<f32>
+  %0 = cleave.top_correct %x, %l : (tensor<2x3xf32>, tensor<3xi32>) -> tensor<f32>
   return
 }
 // -----
 func.func @f(%x: tensor<2x3xf32>, %l: tensor<2xi64>) {
   // expected-error @below {{C2: labels are 'i64', not i32}}
   // expected-error @below {{failed to infer returned types}}
-  %0 = cleave.top_one_correct %x, %l : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<f32>
+  %0 = cleave.top_correct %x, %l : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<f32>
+  return
+}
+// -----
+func.func @f(%x: tensor<2x3xf32>, %l: tensor<2xi32>) {
+  // expected-error @below {{C3: k is 0, not positive}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = cleave.top_correct %x, %l {k = 0 : i64} : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<f32>
   return
 }
 // -----

@@ -95,9 +95,22 @@ func.func @composites(%x: tensor<6x4xf32>, %w: tensor<4xf32>, %labels: tensor<6x
   %7:3 = cleave.cross_entropy %x, %labels : (tensor<6x4xf32>, tensor<6xi32>) -> (tensor<f32>, tensor<f32>, tensor<6xf32>)
   // CHECK: cleave.cross_entropy_grad
   %8 = cleave.cross_entropy_grad %one, %x, %labels, %7#2 : (tensor<f32>, tensor<6x4xf32>, tensor<6xi32>, tensor<6xf32>) -> tensor<6x4xf32>
-  // CHECK: cleave.top_one_correct
-  %9 = cleave.top_one_correct %x, %labels : (tensor<6x4xf32>, tensor<6xi32>) -> tensor<f32>
+  // CHECK: cleave.top_correct
+  %9 = cleave.top_correct %x, %labels : (tensor<6x4xf32>, tensor<6xi32>) -> tensor<f32>
+  // CHECK: cleave.top_correct %{{.*}} {k = 3 : i64}
+  %10 = cleave.top_correct %x, %labels {k = 3 : i64} : (tensor<6x4xf32>, tensor<6xi32>) -> tensor<f32>
   return
+}
+
+// CHECK-LABEL: func.func @indices
+// CHECK-SAME: cleave.indices = [#cleave.indices<"crossEntropy at net.cpp:3", -2147483648, 10 ignored 255>]
+// CHECK-SAME: cleave.indices = [#cleave.indices<"embedding at net.cpp:2", 0, 100 from[1, 0] size[2, 4]>]
+// CHECK-SAME: cleave.kind = "invalid"
+func.func @indices(
+    %label: tensor<6xi32> {cleave.indices = [#cleave.indices<"crossEntropy at net.cpp:3", -2147483648, 10 ignored 255>]},
+    %ids: tensor<6x3x4xi32> {cleave.indices = [#cleave.indices<"embedding at net.cpp:2", 0, 100 from[1, 0] size[2, 4]>]},
+    %count: tensor<f32>) -> (tensor<f32> {cleave.kind = "invalid", cleave.name = "embedding at net.cpp:2"}) {
+  return %count : tensor<f32>
 }
 
 // CHECK-LABEL: func.func @fusion

@@ -15,14 +15,14 @@ using namespace cleave::testing;
 namespace {
 
 const std::set<std::string> composites = {
-    "cleave.softmax",    "cleave.log_softmax",     "cleave.layer_norm",      "cleave.layer_norm_grad",
-    "cleave.batch_norm", "cleave.batch_norm_grad", "cleave.cross_entropy",   "cleave.cross_entropy_grad",
-    "cleave.attention",  "cleave.attention_grad",  "cleave.top_one_correct",
+    "cleave.softmax",    "cleave.log_softmax",     "cleave.layer_norm",    "cleave.layer_norm_grad",
+    "cleave.batch_norm", "cleave.batch_norm_grad", "cleave.cross_entropy", "cleave.cross_entropy_grad",
+    "cleave.attention",  "cleave.attention_grad",  "cleave.top_correct",
 };
 
 const char *lossAndAccuracy = R"(
   %s, %w, %lse = cleave.cross_entropy %x, %y {cleave.path = "loss"} : (tensor<6x5xf32>, tensor<6xi32>) -> (tensor<f32>, tensor<f32>, tensor<6xf32>)
-  %c = cleave.top_one_correct %x, %y {cleave.path = "loss"} : (tensor<6x5xf32>, tensor<6xi32>) -> tensor<f32>
+  %c = cleave.top_correct %x, %y {cleave.path = "loss"} : (tensor<6x5xf32>, tensor<6xi32>) -> tensor<f32>
   %loss = cleave.add %s, %c : tensor<f32>)";
 
 } // namespace

@@ -157,8 +157,8 @@ private:
                         "{}) -> (tensor<f32>, tensor<f32>, {})\n",
                         logits, l, type({rows, time}, "i32"), type({rows, time}));
     body += fmt::format(
-        "  %correct = cleave.top_one_correct {}, %targets {{cleave.path = \"head\"}} : ({}, {}) -> tensor<f32>\n",
-        logits, l, type({rows, time}, "i32"));
+        "  %correct = cleave.top_correct {}, %targets {{cleave.path = \"head\"}} : ({}, {}) -> tensor<f32>\n", logits,
+        l, type({rows, time}, "i32"));
   }
 };
 

@@ -348,6 +348,34 @@ TEST_CASE("labels are checked as they are read", "[data]") {
                                   Contains("evaluation sample 3"));
 }
 
+TEST_CASE("values that the model reads as indices are checked, whatever the field declares", "[data]") {
+  DataField field{"ids", FieldType::I32, {2, 3}};
+  DataSpec spec{plan::DataKind::Custom, {field}};
+  const auto problem = [&](std::vector<int32_t> values) -> std::string {
+    try {
+      ValueCheck(spec, field).require({Split::Eval, 7}, reinterpret_cast<const std::byte *>(values.data()));
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(problem({-5, 1000, 0, 0, 0, 0}).empty());
+  spec.indices["ids"] = {{"embedding at net.cpp:3", {0, 1}, {2, 2}, 0, 4, -7}}; // columns 1 and 2
+  CHECK(problem({-5, 0, 3, 1000, 1, 2}).empty());
+  CHECK(problem({0, 0, 4, 0, 0, 0}) == "data field ids: embedding at net.cpp:3 reads values in [0, 4), found 4 at "
+                                       "element 2 of evaluation sample 7");
+  CHECK_THAT(problem({0, 0, 0, 0, -2, 0}), Contains("found -2 at element 4"));
+  CHECK(problem({0, 0, 0, 0, -7, 0}).empty()); // ignored
+  spec.indices["ids"][0].least = INT32_MIN;
+  CHECK(problem({0, 0, 0, 0, -2, 0}).empty());
+  spec.fields[0].classes = 6; // and what is declared
+  CHECK_THAT(problem({6, 0, 0, 0, 0, 0}), Contains("values lie in [0, 6)") && Contains("found 6 at element 0"));
+  spec.indices["ids"][0].ignored = 255;
+  CHECK(problem({0, 255, 0, 0, 0, 0}).empty());
+  spec.indices["ids"][0].size = {2, 3};
+  CHECK_THAT(problem({0, 0, 0, 0, 0, 0}), Contains("plan field ids: the indices of embedding"));
+}
+
 TEST_CASE("what a data set throws comes out of wait", "[data]") {
   const auto file = test::seal(test::linearPlan({}));
   const FailingData data;
