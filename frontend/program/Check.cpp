@@ -268,6 +268,8 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
       world[rank].barrier();
       world[rank].setTimeout(comparisonSeconds);
       if (rank == 0) {
+        if (const std::string wrong = sums.invalidIndices(); !wrong.empty())
+          throw userError(fmt::format("step {}: {}", step, wrong));
         compareStep(step, steps, at, sums, result);
         pieces.clear();
       }

@@ -65,7 +65,8 @@ static void takeTraining(const plan::TrainingT &training, RunOptions &options) {
     number(options.momentum, training.optimizer->momentum);
 }
 
-void takePrecision(const plan::TrainingT &training, RunOptions &options) {
+/// Takes the precision from a stored training if the options do not set it.
+static void takePrecision(const plan::TrainingT &training, RunOptions &options) {
   if (!options.precision.empty() || !options.optLevel.empty())
     return;
   const Precision::Words stored = precisionOf(training).words();

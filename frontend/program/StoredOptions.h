@@ -22,10 +22,8 @@ void takeFromLike(const Model &model, RunOptions &options);
 /// program's transforms are others.
 void takeTransforms(const std::string &stored, plan::DataT &data);
 
-/// Takes the precision from a stored training if the options do not set it.
-void takePrecision(const plan::TrainingT &training, RunOptions &options);
-
-/// Sets options that were not given to the values of the resumed training: batch, microbatches, seed, optimizer.
+/// Sets options that were not given to the values of the checkpoint's training, for whatever reads the checkpoint:
+/// batch, microbatches, seed, precision (a checkpoint of O3 stores half parameters), optimizer, averages of parameters.
 void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options);
 
 /// The values that must be equal on all ranks of a job: the program's options and the model's. Paths may differ between

@@ -84,7 +84,7 @@ GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
   const int64_t microbatches = resolved.strategy.microbatches;
   GraphModule graph = traceRows(resolved, resolved.batch / microbatches, resolved.evalBatch / microbatches);
   if (!std::exchange(warned, true) && launchedRank() == 0) {
-    std::vector<std::string> warnings = warningsOf(graph);
+    std::vector<std::string> warnings = warningsOf(graph, fieldsOf(config.data));
     if (const std::string slow = warningOf(resolved.precision, passes::targetOf(resolved)); !slow.empty())
       warnings.push_back(slow);
     for (const std::string &warning : warnings)
@@ -177,8 +177,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       checkAgainstPlan(*file, model, options);
       return file;
     };
-    plan = planForAllRanks(
-        load, [&] { return valuesToAgree(model, options); }, wait);
+    plan = planForAllRanks(load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
     ResolvedOptions resolved = resolve(onLaunchedRanks(options), passes::Purpose::Training, trained);
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
@@ -240,17 +239,12 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
   options.data = dataPlace(impl->config.data, options); // report a missing data set before compiling
-  if (options.plan.empty())
-    takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
-  if (options.plan.empty() && !options.seed)
-    options.seed = info.seed; // of the random numbers of the evaluation's samples
-  if (options.plan.empty() && givesBatch(options)) {
-    options.evalBatch = options.evalBatch ? options.evalBatch : options.batch;
-  } else if (options.plan.empty() && info.batch > 0 && info.microbatches > 0) {
-    options.batch = info.batch;
-    options.microbatches = options.microbatches.value_or(info.microbatches);
-    if (info.evalBatch)
-      options.evalBatch = info.evalBatch;
+  if (options.plan.empty()) {
+    if (givesBatch(options)) {
+      options.evalBatch = options.evalBatch ? options.evalBatch : options.batch;
+      options.microbatches = options.microbatches.value_or(1);
+    }
+    takeFromCheckpoint(info, options);
   }
   double seconds = 0;
   const auto plan = impl->planOf(options, &seconds, &info);
@@ -263,19 +257,18 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   RunOptions options = given;
   checkOptions(programOptions(), options);
   checkBackend(options.backend);
-  takePrecision(parseTraining(info.training), options); // a checkpoint of O3 stores half parameters
-  options.microbatches = 1;
-  options.seed = options.seed.value_or(info.seed);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
+  options.microbatches = 1;
+  takeFromCheckpoint(info, options);
   ResolvedOptions resolved = resolve(options, passes::Purpose::Prediction, &info);
   GraphModule graph = tracePrediction(model, resolved.config, resolved.batch);
   const auto compile = [&] {
     return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(resolved)),
                                "the compiled prediction");
   };
-  const auto plan = planForAllRanks(
-      compile, [&] { return valuesToAgree(model, given); }, given.timeout.value_or(meetingSeconds));
+  const auto plan =
+      planForAllRanks(compile, [&] { return valuesToAgree(model, given); }, given.timeout.value_or(meetingSeconds));
   // The plan has only what the prediction reads, so the whole checkpoint is compared with the model.
   std::set<std::string> known;
   for (const Parameter *parameter : model.root->parameters())

@@ -90,6 +90,26 @@ void requireMetricsFile(const std::string &path) {
                     path, firstRecord));
 }
 
+std::string keepMetrics(const std::string &path) {
+  std::error_code error;
+  if (path.empty() || !std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) == 0)
+    return "";
+  for (int64_t number = 1;; ++number) {
+    const std::string name = fmt::format("{}.{}", path, number);
+    int done = renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
+    if (done != 0 && errno == EINVAL && !std::filesystem::exists(name, error)) // a file system without this flag
+      done = rename(path.c_str(), name.c_str());
+    if (done == 0)
+      return name;
+    const int code = errno;
+    if (!std::filesystem::exists(name, error))
+      throw userError(
+          fmt::format("--metrics {}: the metrics of an earlier run cannot be renamed to {}: {}; name another "
+                      "file, or --overwrite",
+                      path, name, std::strerror(code)));
+  }
+}
+
 MetricsFile::MetricsFile(const std::string &name, bool append) : path(name) {
   if (path.empty())
     return;
@@ -120,6 +140,12 @@ void MetricsFile::write(const std::string &line) {
 
 void MetricsFile::flush() {
   if (file && fflush(file.get()) != 0)
+    throw environmentError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
+}
+
+void MetricsFile::sync() {
+  flush();
+  if (file && fsync(fileno(file.get())) != 0 && errno != EINVAL && errno != EROFS) // EINVAL: a pipe
     throw environmentError(fmt::format("--metrics {}: cannot be written: {}", path, std::strerror(errno)));
 }
 

@@ -60,6 +60,10 @@ std::string jsonNumber(double value);
 /// while a run lasts; so the run must not begin in a file that holds something else.
 void requireMetricsFile(const std::string &path);
 
+/// Renames the metrics file of an earlier run to the first free one of FILE.1, FILE.2, ..., and returns that name;
+/// empty if there is none. Throws userError if that fails.
+std::string keepMetrics(const std::string &path);
+
 /// Writes records to a file; does nothing if the path is empty.
 class MetricsFile {
 public:
@@ -70,6 +74,8 @@ public:
   void write(const std::string &line);
   /// Flushes, so that readers see everything written so far.
   void flush();
+  /// Flushes, and has the system store it: a crash of the machine loses nothing written so far.
+  void sync();
 
 private:
   std::string path;

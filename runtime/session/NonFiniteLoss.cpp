@@ -29,12 +29,19 @@ NonFiniteLoss::NonFiniteLoss(std::shared_ptr<const PlanFile> plan, unsigned rank
 }
 
 std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
+  if (const std::string wrong = sums.invalidIndices(); !wrong.empty() && reason.empty()) {
+    reason = fmt::format("step {}: {}", step, wrong);
+    mistake = true;
+    return "";
+  }
   const double loss = sums.meanLoss();
+  ofLastStep.clear();
   if (std::isfinite(loss) || sums.empty()) {
     skipped = 0;
     return "";
   }
   const char *what = std::isnan(loss) ? "NaN" : "infinite";
+  ofLastStep = fmt::format("step {}, the last one: the loss is {}", step, what);
   const bool scaled = std::isfinite(sums.lossScale); // the update was skipped
   if (options.keepGoing || (scaled && ++skipped < mostSkipped)) {
     if (std::exchange(warned, true))
@@ -48,26 +55,37 @@ std::string NonFiniteLoss::see(int64_t step, const LossSums &sums) {
   return "";
 }
 
+/// Which checkpoint stays, after `before`; nothing without a folder of checkpoints.
+std::string NonFiniteLoss::kept(const char *before, int64_t saved) const {
+  if (options.checkpoint.empty())
+    return "";
+  return before + (saved > 0 ? fmt::format("{} keeps the checkpoint of step {}", options.checkpoint, saved)
+                             : fmt::format("no checkpoint was written to {}", options.checkpoint));
+}
+
 /// Rank 0's advice, printed after the reason.
 std::string NonFiniteLoss::advice(int64_t saved) const {
   std::string text = "a smaller learning rate may help";
   if (!options.findNan)
     text += "; --find-nan names its origin";
-  text += "; --keep-going continues training";
-  if (!options.checkpoint.empty())
-    text += saved > 0 ? fmt::format("; {} keeps the checkpoint of step {}", options.checkpoint, saved)
-                      : fmt::format("; no checkpoint was written to {}", options.checkpoint);
-  return text;
+  return text + "; --keep-going continues training" + kept("; ", saved);
+}
+
+void NonFiniteLoss::end(int64_t saved) const {
+  if (!ofLastStep.empty() && !options.keepGoing)
+    throw environmentError(fmt::format("{} ({})", ofLastStep, advice(saved)));
 }
 
 void NonFiniteLoss::agree(const Executor &executor, int64_t saved) {
   std::string origin;
   if (all && options.findNan && !options.keepGoing) {
-    int64_t mine = !reason.empty(), any = 0;
+    int64_t mine = !reason.empty() && !mistake, any = 0;
     all->allReduce(&mine, &any, 1, plan::DType::I64, plan::ReduceKind::Max);
     if (any)
       origin = origins(executor);
   }
+  if (mistake)
+    throw userError(reason + kept("; ", saved));
   if (!reason.empty())
     throw environmentError(fmt::format("{}{} ({})", reason, origin, advice(saved)));
 }

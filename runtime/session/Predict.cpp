@@ -9,6 +9,7 @@
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/Launcher.h"
 #include "runtime/session/ProcessWorld.h"
+#include "runtime/session/RankJob.h"
 #include "runtime/session/Setup.h"
 
 #include <algorithm>
@@ -136,11 +137,13 @@ public:
 
 private:
   void give(const Job &job, int64_t rows);
+  void checkIndices() const;
 
   Shared &shared;
   unsigned rank;
   std::unique_ptr<Executor> executor;
   std::map<std::string, uint32_t> slots; ///< of outputs
+  std::vector<std::string> counts;       ///< of invalid indices
   std::vector<Communicator *> toAll;     ///< per output: broadcasts from its owner; null if ranks are threads
   std::vector<float> received;
   Loader loader; ///< declared last: must stop before its buffers are freed
@@ -150,7 +153,7 @@ private:
 PredictRank::PredictRank(Shared &shared, unsigned rank, RankEndpoint &world)
     : shared(shared), rank(rank),
       executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options))),
-      slots(outputSlots(shared.file->plan(), rank)),
+      slots(outputSlots(shared.file->plan(), rank)), counts(countsOf(shared.file->plan(), rank)),
       loader(shared.file->plan(), rank, shared.feed, shared.order, workersOf(shared.options)) {
   for (unsigned owner : shared.owners) {
     std::vector<uint32_t> all{owner};
@@ -184,9 +187,16 @@ void PredictRank::run(const Job &job) {
     const int64_t rows = std::min(batch, job.count - at);
     executor->eval(buffer, {predictionStream(job.number), job.first + at, rows});
     buffer = 1 - buffer;
+    checkIndices();
     give(job, rows);
   }
   executor->wait();
+}
+
+void PredictRank::checkIndices() const {
+  for (const std::string &name : counts)
+    if (const std::string wrong = invalidIndices(name, executor->metric(name).value_or(0)); !wrong.empty())
+      throw userError("prediction: " + wrong);
 }
 
 void PredictRank::give(const Job &job, int64_t rows) {

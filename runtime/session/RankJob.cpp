@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <fmt/format.h>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -32,8 +33,42 @@ static std::set<std::string> metricsOf(const plan::Plan &plan, unsigned rank) {
   return names;
 }
 
-/// The name of a metric of LossSums::top.
-static std::string topName(int64_t k) { return "correct." + std::to_string(k); }
+constexpr std::string_view topPrefix = "correct.", invalidPrefix = "invalid.";
+
+double LossSums::accuracy() const {
+  const auto found = counts.find("correct");
+  return found == counts.end() ? std::numeric_limits<double>::quiet_NaN() : found->second / terms.at(0).weight;
+}
+
+TopAccuracies LossSums::topAccuracies() const {
+  TopAccuracies parts;
+  for (const auto &[name, count] : counts)
+    if (name.starts_with(topPrefix))
+      if (const auto k = parseNumber<int64_t>(std::string_view(name).substr(topPrefix.size())))
+        parts[*k] = count / terms.at(0).weight;
+  return parts;
+}
+
+std::string LossSums::invalidIndices() const {
+  for (const auto &[name, count] : counts)
+    if (const std::string text = cleave::invalidIndices(name, count); !text.empty())
+      return text;
+  return "";
+}
+
+std::string invalidIndices(const std::string &name, double count) {
+  if (!name.starts_with(invalidPrefix) || count == 0)
+    return "";
+  return fmt::format("{:.0f} {} of {}", count, count == 1 ? "index" : "indices", name.substr(invalidPrefix.size()));
+}
+
+std::vector<std::string> countsOf(const plan::Plan &plan, unsigned rank) {
+  std::vector<std::string> counts;
+  for (const std::string &name : metricsOf(plan, rank))
+    if (name == "correct" || name.starts_with(topPrefix) || name.starts_with(invalidPrefix))
+      counts.push_back(name);
+  return counts;
+}
 
 /// The number of the loss's terms that the rank's program reports.
 static size_t termsOf(const plan::Plan &plan, unsigned rank) {
@@ -59,6 +94,10 @@ bool canEvaluate(const plan::Plan &plan) {
   return false;
 }
 
+bool evaluatesAverages(const plan::Plan &plan) {
+  return plan.training() && plan.training()->optimizer() && plan.training()->optimizer()->ema() > 0;
+}
+
 RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoint &world, const DataSource &source,
                  SampleOrder &order, const ExecutorOptions &options, unsigned workers)
     : file(std::move(plan)), source(source), batch(file->plan().batch()),
@@ -66,11 +105,7 @@ RankJob::RankJob(std::shared_ptr<const PlanFile> plan, unsigned rank, RankEndpoi
       loader(file->plan(), rank, source, order, workers) {
   const unsigned from = metricsOwner(file->plan());
   terms = std::max<size_t>(1, termsOf(file->plan(), from));
-  for (const std::string &name : metricsOf(file->plan(), from))
-    if (const auto k =
-            parseNumber<int64_t>(std::string_view(name).substr(std::min(name.size(), topName(0).size() - 1)));
-        k && name == topName(*k))
-      kinds.push_back(*k);
+  counts = countsOf(file->plan(), from);
   owner = rank == from;
   travel = from != 0;
   if (from != 0 && (rank == from || rank == 0)) {
@@ -110,26 +145,26 @@ uint64_t RankJob::train(int64_t step, float lr, const DataPosition &position, co
 LossSums RankJob::collect(LossSums sums) {
   if (!toRankZero)
     return sums;
-  std::vector<double> values = {sums.correct, sums.lossScale, sums.skippedSteps};
+  std::vector<double> values = {sums.lossScale, sums.skippedSteps};
   for (const LossSums::Term &term : sums.terms)
     values.insert(values.end(), {term.sum, term.weight});
-  for (const int64_t k : kinds)
-    values.push_back(sums.top.at(k));
+  for (const std::string &name : counts)
+    values.push_back(sums.counts.at(name));
   static_assert(sizeof(double) == sizeof(int64_t));
   toRankZero->broadcast(values.data(), values.data(), int64_t(values.size()), plan::DType::I64);
-  sums.correct = values[0], sums.lossScale = values[1], sums.skippedSteps = values[2];
+  sums.lossScale = values[0], sums.skippedSteps = values[1];
   for (size_t i = 0; i < terms; ++i)
-    sums.terms[i] = {values[3 + 2 * i], values[4 + 2 * i]};
-  for (size_t i = 0; i < kinds.size(); ++i)
-    sums.top[kinds[i]] = values[3 + 2 * terms + i];
+    sums.terms[i] = {values[2 + 2 * i], values[3 + 2 * i]};
+  for (size_t i = 0; i < counts.size(); ++i)
+    sums.counts[counts[i]] = values[2 + 2 * terms + i];
   return sums;
 }
 
 LossSums RankJob::nothing() const {
   LossSums sums;
   sums.terms.resize(terms);
-  for (const int64_t k : kinds)
-    sums.top[k] = 0;
+  for (const std::string &name : counts)
+    sums.counts[name] = 0;
   return sums;
 }
 
@@ -143,9 +178,8 @@ LossSums RankJob::localSums(uint64_t iteration) {
     const auto [sum, weight] = namesOfTerm(i);
     sums.terms.push_back({metric(sum, 0), metric(weight, 0)});
   }
-  sums.correct = metric("correct", none);
-  for (const int64_t k : kinds)
-    sums.top[k] = metric(topName(k), none);
+  for (const std::string &name : counts)
+    sums.counts[name] = metric(name, none);
   sums.lossScale = metric("loss_scale", none);
   sums.skippedSteps = metric("loss_scale.skipped_steps", 0);
   return sums;
@@ -186,9 +220,8 @@ LossSums RankJob::evaluate(int64_t step) {
   for (size_t t = 0; t < terms; ++t)
     all.terms[t] = {total([&](const LossSums &one) { return one.terms[t].sum; }),
                     total([&](const LossSums &one) { return one.terms[t].weight; })};
-  all.correct = total([](const LossSums &one) { return one.correct; });
-  for (const int64_t k : kinds)
-    all.top[k] = total([&](const LossSums &one) { return one.top.at(k); });
+  for (const std::string &name : counts)
+    all.counts[name] = total([&](const LossSums &one) { return one.counts.at(name); });
   return collect(all);
 }
 

@@ -25,8 +25,9 @@ struct LossSums {
     bool empty() const { return sum == 0 && weight == 0; } ///< no element counts
   };
   std::vector<Term> terms; ///< at least one
-  double correct = 0;
-  std::map<int64_t, double> top; ///< by k: rows whose label is among the k largest predictions
+  /// Other sums, by name: "correct", the rows whose label is the first by its prediction, "correct.5" among the first
+  /// five; "invalid.READER", the computed indices that no element has.
+  std::map<std::string, double> counts;
   double lossScale = std::numeric_limits<double>::quiet_NaN(), skippedSteps = 0; ///< NaN: no loss scaling
 
   /// Whether no element of any term counts; the loss is then NaN.
@@ -36,14 +37,16 @@ struct LossSums {
   /// The sum of the terms' means. A term of which no element counts adds nothing.
   double meanLoss() const;
   /// NaN if the loss does not count correct predictions (mseLoss).
-  double accuracy() const { return correct / terms.at(0).weight; }
-  TopAccuracies topAccuracies() const {
-    TopAccuracies parts;
-    for (const auto &[k, count] : top)
-      parts[k] = count / terms.at(0).weight;
-    return parts;
-  }
+  double accuracy() const;
+  TopAccuracies topAccuracies() const;
+  /// Which computed indices are invalid, as a clause; empty: none are.
+  std::string invalidIndices() const;
 };
+
+/// The names of the counts that a rank's program reports (LossSums::counts).
+std::vector<std::string> countsOf(const plan::Plan &plan, unsigned rank);
+/// What a count says of computed indices, "3 indices of embedding at ...", if some are invalid; otherwise empty.
+std::string invalidIndices(const std::string &name, double count);
 
 /// The names of the metrics of a term's sum and weight: "loss" and "weight", then "loss.1" and "weight.1", ...
 std::pair<std::string, std::string> namesOfTerm(size_t term);
@@ -93,8 +96,8 @@ private:
   std::shared_ptr<const PlanFile> file;
   const DataSource &source;
   int64_t batch;
-  size_t terms;               ///< of the loss
-  std::vector<int64_t> kinds; ///< the k of LossSums::top
+  size_t terms;                    ///< of the loss
+  std::vector<std::string> counts; ///< names of LossSums::counts
   std::unique_ptr<Executor> rankExecutor;
   Communicator *toRankZero = nullptr; ///< {owner of the metrics, rank 0}; null on other ranks, and if both are one
   bool owner = false, travel = false;
@@ -109,5 +112,7 @@ private:
 
 /// Whether any rank of the plan can evaluate.
 bool canEvaluate(const plan::Plan &plan);
+/// Whether evaluations read averages of the parameters.
+bool evaluatesAverages(const plan::Plan &plan);
 
 } // namespace cleave

@@ -21,6 +21,15 @@ std::string accuracyText(const std::string &before, double accuracy) {
   return std::isfinite(accuracy) ? fmt::format("{}{:.2f}%", before, accuracy * 100) : "";
 }
 
+std::string averagesText(const std::string &before, bool averages) {
+  return averages ? before + "(averaged parameters)" : "";
+}
+
+static std::string textOf(const EvalResult &result) {
+  return fmt::format("loss {:.6g}{}{} of {} samples{}", result.loss, accuracyText(", accuracy ", result.accuracy),
+                     topText(result.top), grouped(result.samples), averagesText(" ", result.averages));
+}
+
 void printResult(const TrainResult &result, const plan::Plan &plan, const RunOptions &options) {
   const std::string model = plan.model() ? plan.model()->str() : "model";
   if (options.json) {
@@ -52,9 +61,7 @@ void printResult(const TrainResult &result, const plan::Plan &plan, const RunOpt
                result.steps == 1 ? "" : "s", result.loss, grouped(int64_t(result.samplesPerSecond)),
                clockTime(result.seconds));
   if (result.eval)
-    fmt::print("evaluation: loss {:.6g}{}{} of {} samples\n", result.eval->loss,
-               accuracyText(", accuracy ", result.eval->accuracy), topText(result.eval->top),
-               grouped(result.eval->samples));
+    fmt::print("evaluation: {}\n", textOf(*result.eval));
   if (result.badFiles && *result.badFiles > 0)
     fmt::print("{} skipped, other pictures took their place (cleave data {} lists them)\n",
                counted(static_cast<size_t>(*result.badFiles), "damaged picture"), options.data);
@@ -71,11 +78,11 @@ std::string topText(const TopAccuracies &top) {
 
 void printResult(const EvalResult &result, bool json) {
   if (json)
-    fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}{}}}\n", jsonNumber(result.loss),
-               jsonNumber(result.accuracy), result.samples, topJson("accuracy_top", result.top));
+    fmt::print("{{\"loss\":{},\"accuracy\":{},\"samples\":{}{}{}}}\n", jsonNumber(result.loss),
+               jsonNumber(result.accuracy), result.samples, topJson("accuracy_top", result.top),
+               result.averages ? R"(,"averages":true)" : "");
   else
-    fmt::print("loss {:.6g}{}{} of {} samples\n", result.loss, accuracyText(", accuracy ", result.accuracy),
-               topText(result.top), grouped(result.samples));
+    fmt::print("{}\n", textOf(result));
 }
 
 void printProfile(std::vector<StepTime> times, double seconds) {

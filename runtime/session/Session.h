@@ -16,6 +16,7 @@ struct EvalResult {
   double loss = 0, accuracy = 0; ///< accuracy is NaN if the loss does not count correct predictions
   int64_t samples = 0;
   TopAccuracies top = {};
+  bool averages = false; ///< of the averages of the parameters (TrainConfig::ema)
 };
 
 /// The state at the end of training.
@@ -24,7 +25,7 @@ struct TrainResult {
   int64_t trained = 0;          ///< steps of this run
   double loss = 0;              ///< of the last step
   double seconds = 0, samplesPerSecond = 0;
-  std::optional<EvalResult> eval;  ///< of the last completed epoch
+  std::optional<EvalResult> eval;  ///< of the last step, if an epoch ended with it
   std::optional<int64_t> badFiles; ///< training pictures that were skipped; nullopt: none are
   bool interrupted = false;
 };

@@ -22,6 +22,12 @@ namespace cleave {
 
 unsigned workersOf(const RunOptions &options) { return static_cast<unsigned>(options.workers.value_or(1)); }
 
+/// Says that a model has outputs for classes that the data lack. `found` is 0 if the data do not name their classes.
+static void warnOfClasses(int64_t found, int64_t model, const std::string &where) {
+  if (found > 0 && found < model)
+    std::fputs(fmt::format("warning: {} has {} classes, the model {}\n", where, found, model).c_str(), stderr);
+}
+
 OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const DataSource *custom, DataNeeds needs) {
   OpenedData data;
   needs.skipBadFiles = options.badFiles == "skip";
@@ -40,6 +46,9 @@ OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const
   if (data.pictures && !options.checkpoint.empty() && (options.resume || !needs.train))
     requireClasses(parseData(readCheckpointInfo(options.checkpoint, options.atStep).data).class_names,
                    "the checkpoint " + options.checkpoint, data.pictures->classes(), options.data);
+  if (launchedRank() == 0 && data.pictures)
+    warnOfClasses(static_cast<int64_t>(data.pictures->classes().size()), DataSpec::of(plan).classes("label"),
+                  options.data);
   if (launchedRank() == 0)
     checkFunction(*data.source, plan.seed(), needs);
   return data;

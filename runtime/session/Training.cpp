@@ -188,6 +188,9 @@ void RankLoop::begin() {
   if (rank == 0) {
     RunRecord run = describeRun(*shared.file);
     run.compileSeconds = shared.compileSeconds;
+    if (!shared.options.resume && !shared.options.overwrite)
+      if (const std::string kept = keepMetrics(shared.options.metrics); !kept.empty())
+        warn(fmt::format("the metrics of an earlier run are in {} now (--overwrite replaces them)", kept));
     metrics = MetricsFile(shared.options.metrics, shared.options.resume);
     metrics.write(toJson(run));
     metrics.flush();
@@ -266,6 +269,17 @@ void RankLoop::reportStep(const StepRecord &started, const LossSums &sums, doubl
   }
 }
 
+static EvalResult resultOf(const LossSums &sums, const PlanFile &file, const DataSource &source) {
+  return {sums.meanLoss(), sums.accuracy(), source.samples(Split::Eval), sums.topAccuracies(),
+          evaluatesAverages(file.plan())};
+}
+
+/// Throws userError that begins with `place` if an iteration read invalid indices.
+static void requireIndices(const LossSums &sums, const std::string &place) {
+  if (const std::string wrong = sums.invalidIndices(); !wrong.empty())
+    throw userError(place + ": " + wrong);
+}
+
 void RankLoop::endEpoch(int64_t number, int64_t step) {
   if (!shared.evaluates())
     return;
@@ -273,8 +287,8 @@ void RankLoop::endEpoch(int64_t number, int64_t step) {
   const LossSums sums = job.evaluate(step);
   if (rank != 0)
     return;
-  shared.result.eval =
-      EvalResult{sums.meanLoss(), sums.accuracy(), shared.source.samples(Split::Eval), sums.topAccuracies()};
+  requireIndices(sums, fmt::format("evaluation after step {}", step));
+  shared.result.eval = resultOf(sums, *shared.file, shared.source);
   EpochRecord record{number, sums.meanLoss(), sums.accuracy()};
   record.trainLoss = epoch.loss / epoch.steps;
   record.trainAccuracy = epoch.accuracy / epoch.steps;
@@ -284,10 +298,11 @@ void RankLoop::endEpoch(int64_t number, int64_t step) {
   record.badFiles = shared.result.badFiles;
   metrics.write(toJson(record));
   metrics.flush();
-  progress.line(fmt::format(
-      "epoch {}  eval loss {:.4f}{}  training loss {:.4f}{}  {:.1f} s, of which waiting for data {:.1f}", number,
-      record.loss, accuracyText("  accuracy ", record.accuracy) + topText(record.top), record.trainLoss,
-      accuracyText("  accuracy ", record.trainAccuracy), record.seconds, record.dataWaitSeconds));
+  progress.line(
+      fmt::format("epoch {}  eval loss {:.4f}{}{}  training loss {:.4f}{}  {:.1f} s, of which waiting for data {:.1f}",
+                  number, record.loss, accuracyText("  accuracy ", record.accuracy) + topText(record.top),
+                  averagesText("  ", shared.result.eval->averages), record.trainLoss,
+                  accuracyText("  accuracy ", record.trainAccuracy), record.seconds, record.dataWaitSeconds));
   last = Clock::now();
 }
 
@@ -337,6 +352,7 @@ void RankLoop::save(int64_t steps, const DataPosition &next) {
     return;
   }
   waitForSlowRanks(world, shared.options.waitSeconds());
+  metrics.sync(); // a checkpoint has no step whose metrics a later failure can lose
   writer->save(describe(steps, next), memory);
   world.setTimeout(shared.options.waitSeconds());
   saved = steps;
@@ -397,6 +413,8 @@ void RankLoop::run() {
   if (shared.resumed)
     InterruptGuard::saved(saved = done);
   while (done < shared.lastStep && shared.stop.mayBegin(done + 1)) {
+    if (rank == 0)
+      shared.result.eval.reset(); // of earlier parameters
     DataPosition next{at.epoch, at.sample + shared.batch};
     next.settle(shared.samples, shared.batch);
     const bool epochEnds = next.epoch != at.epoch;
@@ -434,6 +452,7 @@ void RankLoop::run() {
     writeTrace(shared.options.trace, job.executor(), world);
   if (rank != 0)
     return;
+  guard.end(saved);
   TrainResult &result = shared.result;
   result.steps = done;
   result.epoch = at.epoch;
@@ -530,6 +549,7 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &option
     writeTrace(options.trace, job.executor(), world);
   if (rank != 0)
     return;
+  requireIndices(sums, "evaluation");
   result = sums;
   if (options.profile)
     printProfile(job.executor().profile(), seconds);
@@ -554,7 +574,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
       compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.waitSeconds());
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
-  const EvalResult result{sums.meanLoss(), sums.accuracy(), data.source->samples(Split::Eval), sums.topAccuracies()};
+  const EvalResult result = resultOf(sums, *plan, *data.source);
   if (!ranksAreProcesses() || launchedRank() == 0)
     printResult(result, options.json);
   return result;

@@ -20,6 +20,7 @@
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/RankJob.h"
 #include "tests/random/Instance.h"
+#include "tests/random/InvalidIndex.h"
 #include "tests/random/Numbers.h"
 #include "tests/random/Predict.h"
 #include "tests/random/Refusals.h"
@@ -236,14 +237,15 @@ struct HeldPiece {
 };
 using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
 
-/// A metric by name: "loss", "weight.1", "correct"; nullopt for others.
+/// A metric by name: "loss", "weight.1", "correct", "correct.5"; nullopt for others.
 std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
   if (sums.terms.empty()) // nothing was evaluated
     return std::nullopt;
   for (size_t i = 0; i < sums.terms.size(); ++i)
     if (const auto [sum, weight] = namesOfTerm(i); name == sum || name == weight)
       return name == sum ? sums.terms[i].sum : sums.terms[i].weight;
-  return name == "correct" ? std::optional(sums.correct) : std::nullopt;
+  const auto count = sums.counts.find(name);
+  return count == sums.counts.end() ? std::nullopt : std::optional(count->second);
 }
 
 /// Describes the first difference between the ranks' pieces or sums and the reference; empty if there is none.
@@ -592,6 +594,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
     if (!text.empty() && !result.unbounded)
       return failed("the executed plan differs from the graph" + lacking(text), text);
+    if (const std::string odd = trainOnInvalidIndex(file, recipe); !odd.empty())
+      return failed("an invalid index is not refused", odd);
     const CheckResult checked = checkPlanAgainstGraph(file, whole.graph(), data, trainingSteps, 1);
     if (!result.unbounded && !checked.difference.empty())
       return failed("check: " + kindOf(checked.difference), checked.difference);

@@ -168,13 +168,15 @@ TEST_CASE("gradients are reduced in f32 unless said otherwise, those of half par
   CHECK(resolveOptions({}, {.optLevel = "O3"}).precision.reduce == Precision::Type::Fp16);
   CHECK(resolveOptions({}, {.optLevel = "O3", .reduceDtype = "fp32"}).precision.reduce == Precision::Type::Fp32);
   const plan::TrainingT stored = *resolveOptions({}, {.precision = "bf16", .reduceDtype = "bf16"}).training;
+  CheckpointInfo checkpoint;
+  checkpoint.training = trainingJson(stored);
   RunOptions taken;
-  takePrecision(stored, taken);
+  takeFromCheckpoint(checkpoint, taken);
   CHECK(taken.precision == "bf16");
   CHECK(taken.reduceDtype == "bf16");
   RunOptions before; // a checkpoint written before --reduce-dtype existed
-  takePrecision(parseTraining(R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})"),
-                before);
+  checkpoint.training = R"({"precision": {"type": "fp16", "opt_level": "O3", "loss_scale": "dynamic"}})";
+  takeFromCheckpoint(checkpoint, before);
   CHECK(before.reduceDtype == "fp16");
 }
 
