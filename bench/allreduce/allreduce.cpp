@@ -4,6 +4,7 @@
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/comm/socket/SocketWorld.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/Launcher.h"
 
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>

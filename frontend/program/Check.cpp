@@ -259,7 +259,7 @@ CheckResult Check::run(int64_t steps, unsigned threads) {
   RunOptions options;
   options.threads = threads;
   runRanks(world, [&](unsigned rank) {
-    RankJob job(file, rank, world[rank], source, order, executorOptions(plan, options));
+    RankJob job(file, rank, world[rank], source, order, executorOptions(plan, options, rank));
     DataPosition at;
     for (int64_t step = 1; step <= steps; ++step) {
       const LossSums sums =

@@ -465,6 +465,7 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
     impl->addModelOptions(app, ignored);
     if (!parseCommandLine(app, impl->args))
       return 0;
+    launched(); // refuses processes that do not know of each other, whatever the command
     if (impl->mistake)
       throw *impl->mistake;
     for (const Impl::RecipeValue &each : impl->recipe)

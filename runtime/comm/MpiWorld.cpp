@@ -22,7 +22,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
 #include <functional>
+#include <glob.h>
 #include <map>
 #include <numeric>
 #include <poll.h>
@@ -318,8 +321,9 @@ MpiWorld::MpiWorld(unsigned expected, double limit) {
   MPI_Comm_rank(MPI_COMM_WORLD, &value);
   me = static_cast<unsigned>(value);
   if (expected && expected != ranks)
-    throw userError(fmt::format("the plan is for {} rank{}, mpi started {} process{}", expected,
-                                expected == 1 ? "" : "s", ranks, ranks == 1 ? "" : "es"));
+    throw userError(fmt::format(
+        "mpi: the launcher started {} processes, of which {} sees {}: it may be the launcher of another MPI", expected,
+        mpiVersion(), ranks));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_dup(MPI_COMM_WORLD, &messages), "communicator");
   const auto share = [](std::vector<uint8_t> &bytes) {
@@ -604,10 +608,23 @@ std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> byte
 
 } // namespace
 
-bool startedByMpi() {
-  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
-    if (std::getenv(name))
+/// Open MPI finds the other ranks by PMIx. PMI-1 and PMI-2 need components, which only versions before 5 that were
+/// built with Slurm's PMI have: in a folder beside the library, or in it.
+bool mpiSpeaksPmi() {
+  if (!mpiVersion().starts_with("Open MPI") || ::dlsym(RTLD_DEFAULT, "mca_pmix_s2_component"))
+    return true;
+  Dl_info library{};
+  std::error_code ignored;
+  if (::dladdr(reinterpret_cast<void *>(&MPI_Init_thread), &library) == 0)
+    return false;
+  const std::filesystem::path folder = std::filesystem::canonical(library.dli_fname, ignored).parent_path();
+  for (const char *place : {"/openmpi*", "/openmpi/lib/openmpi*"}) { // usual, Debian
+    glob_t found{};
+    const bool any = ::glob((folder.string() + place + "/mca_pmix_s[12].so").c_str(), 0, nullptr, &found) == 0;
+    ::globfree(&found);
+    if (any)
       return true;
+  }
   return false;
 }
 

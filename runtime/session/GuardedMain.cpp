@@ -62,7 +62,9 @@ static int fail(Status status, const std::string &message) {
   bool ranks = false;
   try {
     ranks = ranksAreProcesses();
-  } catch (const Error &) { // the message reports it
+  } catch (const Error &refused) { // the message reports it; all tasks of a step find the same, and the first says it
+    if (message == refused.what() && launchedRank() != 0)
+      return int(status);
   }
   if (ranks)
     return failAmongRanks(status, message);

@@ -152,7 +152,7 @@ private:
 
 PredictRank::PredictRank(Shared &shared, unsigned rank, RankEndpoint &world)
     : shared(shared), rank(rank),
-      executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options))),
+      executor(makeExecutor(shared.file, rank, world, executorOptions(shared.file->plan(), shared.options, rank))),
       slots(outputSlots(shared.file->plan(), rank)), counts(countsOf(shared.file->plan(), rank)),
       loader(shared.file->plan(), rank, shared.feed, shared.order, workersOf(shared.options)) {
   for (unsigned owner : shared.owners) {

@@ -28,8 +28,8 @@ struct ProcessWorld {
     if (world)
       return *world;
     tried = true;
-    if (startedByMpi())
-      world = makeMpiWorld(0, seconds);
+    if (const Launch started = launched(); started.are == Launch::Ranks::Mpi)
+      world = makeMpiWorld(unsigned(started.ranks), seconds);
     else
       world = std::make_unique<SocketWorld>(torchEnvironment().value(), seconds);
     return *world;

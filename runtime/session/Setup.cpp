@@ -54,8 +54,10 @@ OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const
   return data;
 }
 
-ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options) {
+ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options, unsigned rank) {
   ExecutorOptions out;
+  if (!ranksAreProcesses()) // a launcher's variables, as those of a batch script, are not of the threads
+    out.localRank = int(rank);
   out.threads = options.threads  ? static_cast<unsigned>(*options.threads)
                 : plan.threads() ? plan.threads()
                                  : defaultThreads(plan.ranks()->size());

@@ -24,7 +24,7 @@ OpenedData openPlanData(const plan::Plan &plan, const RunOptions &options, const
 /// Threads of a rank that read data.
 unsigned workersOf(const RunOptions &options);
 
-ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options);
+ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &options, unsigned rank);
 
 /// Throws userError if the plan has no train program.
 void requireTraining(const plan::Plan &plan, const std::string &name);

@@ -69,7 +69,7 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
     : file(std::move(plan)), options(options), source(*data.source), pictures(data.pictures),
       order(source.samples(Split::Train), file->plan().seed(), source.shards(Split::Train)),
       rate(learningRateOf(file->plan())), samples(source.samples(Split::Train)), batch(file->plan().batch()),
-      runsAhead(executorOptions(file->plan(), options).device == "cuda") {
+      runsAhead(executorOptions(file->plan(), options, 0).device == "cuda") {
   if (batch > samples)
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
   if (evaluates())
@@ -132,8 +132,8 @@ class RankLoop {
 public:
   RankLoop(Training &shared, unsigned rank, RankEndpoint &world)
       : shared(shared), world(world), rank(rank),
-        job(shared.file, rank, world, shared.source, shared.order, executorOptions(shared.file->plan(), shared.options),
-            workersOf(shared.options)),
+        job(shared.file, rank, world, shared.source, shared.order,
+            executorOptions(shared.file->plan(), shared.options, rank), workersOf(shared.options)),
         progress(shared.lastStep, rank != 0 || shared.options.quiet), guard(shared.file, rank, world, shared.options),
         timer(CheckpointInterval::parse(shared.options.checkpointEvery), world) {}
 
@@ -340,7 +340,7 @@ CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const
           storedData(plan, shared.pictures),
           shared.file->hash(),
           plan.ranks()->size(),
-          executorOptions(plan, shared.options).threads};
+          executorOptions(plan, shared.options, rank).threads};
 }
 
 void RankLoop::save(int64_t steps, const DataPosition &next) {
@@ -533,7 +533,7 @@ namespace {
 void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const DataSource &source,
                   SampleOrder &order, const std::optional<Manifest> &manifest, unsigned rank, RankEndpoint &world,
                   LossSums &result) {
-  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options), workersOf(options));
+  RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options, rank), workersOf(options));
   waitForSlowRanks(world, options.waitSeconds());
   if (manifest)
     loadCheckpoint(options.checkpoint, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,

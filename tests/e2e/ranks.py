@@ -140,6 +140,32 @@ class Launched(Case):
         ends = end_ranks(start_ranks("mlp", *e2e.Ranks.common, "--steps", 1, ranks=2, environment=lambda rank: {"MASTER_ADDR": "[::1]"}))
         self.assertEqual([status for status, _ in ends], [0, 0], ends)
 
+    def test_steps_of_slurm(self):
+        """Tasks that srun starts without PMIx are refused by every command, with one message. One task, a batch script and a
+        shell of salloc are one process, whose ranks are threads. Tasks with torchrun's variables are ranks."""
+        def step(task, tasks, **more):
+            return {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_STEP_TASKS_PER_NODE": str(tasks),
+                    "SLURM_PROCID": str(task), "SLURM_NODEID": "0", "SLURM_NTASKS": str(tasks), **more}
+
+        train, plan, ck = ["mlp", *e2e.Ranks.common, "--steps", 1], self.path("p.plan"), self.path("ck")
+        for environment in ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, step(0, 1, SLURM_NTASKS="4"),
+                            step(0, 1, PMIX_RANK="0"), step(0, 1, PMI_RANK="0", PMI_SIZE="1"), step(3, 4, WORLD_SIZE="1")):
+            self.ok(*train, "--checkpoint", ck, "--overwrite", environment=environment)
+        self.ok("mlp", "plan", "--mesh", "dp=2", "-o", plan)
+        for command in (train, ["mlp", "eval", "--data", DIGITS, "--checkpoint", ck], ["mlp", "graph", "-o", self.path("g.mlir")],
+                        ["mlp", "plan", "--mesh", "dp=2", "-o", self.path("other.plan")], ["mlp", "data", "--data", DIGITS],
+                        ["mlp", "check", "--data", DIGITS], ["cleave-run", plan, "--data", DIGITS]):
+            for task in (0, 1):
+                status, out, err = programs.run(*command, environment=step(task, 2))
+                self.assertEqual((status, out), (2, ""), command)
+                if task == 0:
+                    self.assertRegex(err, r"\Aerror: srun started 2 tasks of this step without PMIx.*\n\Z", command)
+                else:
+                    self.assertEqual(err, "", command)
+        self.assertFalse(os.path.exists(self.path("other.plan")))
+        ends = end_ranks(start_ranks(*train, ranks=2, environment=lambda rank: step(rank, 2, PMI_RANK=rank, PMI_SIZE=2)))
+        self.assertEqual([status for status, _ in ends], [0, 0], ends)
+
     def test_a_rank_of_mpirun_that_does_not_come(self):
         """The ranks that wait print their own numbers."""
         if not shutil.which("mpirun"):

@@ -79,9 +79,9 @@ Finding mpiFinding() {
 
 /// The launcher that started this process, as a training's ranks would detect it.
 Finding launcherFinding() {
-  if (startedByMpi())
-    return {"launcher", true, "MPI: one rank a process", ""};
   try {
+    if (startedByMpi())
+      return {"launcher", true, "MPI: one rank a process", ""};
     const auto torch = torchEnvironment();
     return {"launcher", true,
             torch ? fmt::format("torchrun's environment: rank {} of {}, rank 0 at {}, port {}", torch->rank,

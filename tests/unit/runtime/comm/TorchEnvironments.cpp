@@ -2,12 +2,11 @@
 #include "runtime/base/Error.h"
 #include "runtime/comm/socket/AgentStore.h"
 #include "runtime/comm/socket/TorchEnvironment.h"
+#include "tests/support/LauncherVariables.h"
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <thread>
 
 using namespace cleave;
@@ -15,29 +14,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Sets the environment to exactly these variables; the destructor restores the old values.
-class Said {
-public:
-  explicit Said(const std::map<std::string, std::string> &values) {
-    for (const char *name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                             "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
-      const char *value = std::getenv(name);
-      before[name] = value ? value : "";
-      ::unsetenv(name);
-    }
-    for (const auto &[name, value] : values)
-      ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  ~Said() {
-    for (const auto &[name, value] : before)
-      value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
-  }
-
-private:
-  std::map<std::string, std::string> before;
-};
-
-using Values = std::map<std::string, std::string>;
+using Said = test::LauncherVariables;
+using Values = Said::Values;
 const Values right{{"RANK", "3"},        {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
                    {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
 
