@@ -2,6 +2,7 @@
 #include "runtime/session/Agreement.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Printable.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/data/DataFunction.h"
 #include "runtime/device/CpuDevice.h"
@@ -50,7 +51,7 @@ void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine) {
         throw userError(
             fmt::format("rank {} was given another {} than rank 0: {}, rank 0 has {}; all ranks must be given "
                         "the same",
-                        rank, name, found->second, value));
+                        rank, name, printable(found->second, true), value));
     }
     if (theirs.size() != mine.size())
       throw userError(fmt::format("rank {} runs another program than rank 0: it compares {} values, rank 0 {}", rank,

@@ -1,6 +1,7 @@
 // Ends training because of a NaN or infinity.
 #include "runtime/session/NonFiniteLoss.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Printable.h"
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/executor/NonFinite.h"
 #include "runtime/plan/DTypes.h"
@@ -109,7 +110,7 @@ std::optional<NonFinite> nonFiniteFrom(const std::vector<uint8_t> &bytes) {
     return std::nullopt;
   std::memcpy(order.data(), bytes.data(), sizeof order);
   return NonFinite{order[0], order[1], order[2],
-                   order[3], order[4], std::string(bytes.begin() + sizeof order, bytes.end())};
+                   order[3], order[4], printable(std::string(bytes.begin() + sizeof order, bytes.end()), true)};
 }
 
 /// The first origin among all ranks, on rank 0.

@@ -1,6 +1,7 @@
 // The values that plan.fbs declares for each field (Fields.h). What other checks and all readers of plans may rely on:
 // every index names an entry of its list, every enumeration has one of its values, sizes are in range.
 // Texts must not contain control characters, which a terminal would interpret.
+#include "runtime/base/Printable.h"
 #include "runtime/plan/Fields.h"
 #include "runtime/plan/check/Defects.h"
 
@@ -11,18 +12,6 @@ namespace cleave::check {
 namespace {
 
 constexpr uint32_t mostDims = 12;
-
-/// The first control character: in ASCII, or U+0080 to U+009F in UTF-8. `lines`: newlines and tabs are allowed.
-std::optional<size_t> controlCharacter(std::string_view text, bool lines) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<uint8_t>(text[i]);
-    const bool line = lines && (c == '\n' || c == '\t');
-    const bool wide = c == 0xc2 && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) - 0x80u < 0x20u;
-    if ((c < 0x20 && !line) || c == 0x7f || wide)
-      return i;
-  }
-  return std::nullopt;
-}
 
 class DeclaredCheck : public FieldVisitor {
 public:
@@ -74,12 +63,6 @@ private:
 };
 
 } // namespace
-
-std::string printable(std::string text) {
-  while (auto at = controlCharacter(text, false))
-    text[*at] = '?';
-  return text;
-}
 
 void checkDeclared(const plan::Plan &plan, Defects &defects) {
   DeclaredCheck check(defects);

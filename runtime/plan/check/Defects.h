@@ -1,5 +1,6 @@
 // The parts of the plan checker and their shared helpers. Check.h lists what is checked.
 #pragma once
+#include "runtime/base/Printable.h"
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/steps/Steps.h"
 
@@ -10,9 +11,6 @@
 
 namespace cleave::check {
 
-/// A plan's text with every control character replaced by "?", so that it cannot affect a terminal.
-std::string printable(std::string text);
-
 /// Collects defects up to a limit.
 class Defects {
 public:
@@ -21,7 +19,8 @@ public:
     ++found;
     if (errors.size() >= most)
       return;
-    std::string text = printable(fmt::format(format, std::forward<Args>(args)...)) + fmt::format(" (rule {})", rule);
+    std::string text =
+        printable(fmt::format(format, std::forward<Args>(args)...), false) + fmt::format(" (rule {})", rule);
     if (std::find(errors.begin(), errors.end(), text) == errors.end()) // ranks share programs, and so their defects
       errors.push_back(std::move(text));
   }
