@@ -11,7 +11,17 @@
 
 namespace cleave {
 
+static constexpr size_t firstPiece = 1 << 20; // bytes of memory for an early frame before any of it has arrived
+
 std::string FrameHeader::name() const { return channel ? "a block of a collective" : messageName(tag, microbatch); }
+
+uint32_t FrameHeader::ownCheck() const {
+  uint64_t mixed = 0;
+  for (const uint64_t part :
+       {channel, uint64_t{tag} << 32 | static_cast<uint32_t>(microbatch), bytes, uint64_t{number}})
+    mixed = (mixed ^ part ^ mixed >> 29) * 0x9e3779b97f4a7c15ull;
+  return static_cast<uint32_t>(mixed >> 32);
+}
 
 void OutgoingPool::reserve(size_t count) {
   idle.reserve(count);
@@ -52,6 +62,18 @@ EarlyBuffers::Buffer EarlyBuffers::take(size_t bytes) {
   return found;
 }
 
+EarlyBuffers::Buffer EarlyBuffers::takeFor(size_t bytes) {
+  const bool found = std::any_of(idle.begin(), idle.end(), [&](const Buffer &b) { return b.capacity >= bytes; });
+  return take(found ? bytes : std::min(bytes, firstPiece));
+}
+
+void EarlyBuffers::grow(Buffer &buffer, size_t bytes) {
+  std::unique_ptr<std::byte[]> larger(new std::byte[bytes]);
+  std::memcpy(larger.get(), buffer.memory.get(), buffer.used);
+  held += bytes - buffer.used;
+  buffer = {std::move(larger), bytes, bytes};
+}
+
 void EarlyBuffers::giveBack(Buffer buffer) {
   held -= buffer.used;
   idle.push_back(std::move(buffer));
@@ -65,6 +87,8 @@ Connection::Connection(std::unique_ptr<ByteStream> made, unsigned peer, EarlyBuf
 
 void Connection::start(Outgoing &frame, const FrameHeader &header, const void *data) {
   frame.header = header;
+  frame.header.number = sent++;
+  frame.header.check = frame.header.ownCheck();
   frame.data = static_cast<const std::byte *>(data);
   frame.written = 0;
   frame.done = false;
@@ -99,6 +123,15 @@ bool Connection::write() {
     head = head->next;
   }
   return moved;
+}
+
+/// Throws if the bytes where a frame must begin are not the header of the next one.
+void Connection::checkHeader() {
+  if (current.check == current.ownCheck() && current.number == taken++)
+    return;
+  closed = true; // nothing that follows has a meaning
+  throw environmentError(
+      fmt::format("what rank {} sends arrives damaged: bytes were lost or changed on the way", other));
 }
 
 void Connection::checkSize(const FrameHeader &found) const {
@@ -158,7 +191,7 @@ bool Connection::place() {
     checkSize(current);
     target = incoming.data;
   } else if (incoming.active || buffers.hasRoom(current.bytes)) {
-    kept = buffers.take(current.bytes);
+    kept = buffers.takeFor(current.bytes);
     target = kept.memory.get();
   } else {
     parked = true;
@@ -172,7 +205,11 @@ bool Connection::place() {
 
 /// Receives bytes of the current frame; returns false if none are available.
 bool Connection::receive() {
-  const size_t missing = current.bytes - received;
+  if (!direct && received == kept.used && received < current.bytes) {
+    buffers.grow(kept, std::min(current.bytes, 2 * kept.used));
+    target = kept.memory.get();
+  }
+  const size_t missing = (direct ? current.bytes : kept.used) - received;
   if (begin == end && missing >= staging.size()) // large frames bypass the staging area
     return take(target + received, missing, received);
   if (begin == end && missing && !fill())
@@ -214,6 +251,7 @@ bool Connection::read() {
       }
       std::memcpy(&current, staging.data() + begin, sizeof current);
       begin += sizeof current;
+      checkHeader();
       inFrame = true;
     }
     if (!placed && !place())

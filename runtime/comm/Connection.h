@@ -1,6 +1,7 @@
 // A stream of bytes between two ranks, a TCP connection (socket/SocketStream.h) or shared memory (SharedMessages.h),
 // with framing. It never blocks. An expected frame is read directly to its destination. An early frame is stored in a
-// reusable buffer, so that a loop allocates memory only until the maximum has been reached.
+// reusable buffer, so that a loop allocates memory only until the maximum has been reached; the buffer grows with the
+// bytes that arrive. Where a frame must begin and none does, bytes have been lost: an error.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,9 @@ struct FrameHeader {
   uint32_t tag = 0;
   int32_t microbatch = 0;
   uint64_t bytes = 0;
+  uint32_t number = 0; ///< of the frame in its stream
+  uint32_t check = 0;  ///< of the other fields, so that a frame is not taken for what follows lost bytes
+  uint32_t ownCheck() const;
   /// For error messages, as "message 3 of microbatch 1".
   std::string name() const;
   bool sameKey(const FrameHeader &other) const {
@@ -63,8 +67,12 @@ public:
     size_t capacity = 0, used = 0;
   };
   /// Whether this many more bytes may be buffered before they are requested.
-  bool hasRoom(size_t bytes) const { return held + bytes <= most; }
+  bool hasRoom(size_t bytes) const { return held <= most && bytes <= most - held; }
   Buffer take(size_t bytes);
+  /// A buffer for a frame that announces this many bytes: for all of them if there is one, otherwise for the first.
+  Buffer takeFor(size_t bytes);
+  /// Enlarges a buffer; keeps the bytes that it has.
+  void grow(Buffer &buffer, size_t bytes);
   void giveBack(Buffer buffer);
 
 private:
@@ -117,6 +125,7 @@ private:
   bool place();
   bool receive();
   void finish();
+  void checkHeader();
   void checkSize(const FrameHeader &found) const;
 
   std::unique_ptr<ByteStream> stream;
@@ -124,6 +133,7 @@ private:
   EarlyBuffers &buffers;
   bool closed = false;
   Outgoing *head = nullptr, *tail = nullptr;
+  uint32_t sent = 0, taken = 0; ///< frames
 
   struct Early {
     FrameHeader header;
