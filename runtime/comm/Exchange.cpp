@@ -205,4 +205,46 @@ void ExchangeCommunicator::run(plan::CollectiveKind kind, plan::ReduceKind reduc
     }
 }
 
+/// Calls move(data, bytes) for pieces of `size` bytes. Before each, a receiver makes room for that piece alone.
+template <typename Move> static void inPieces(std::vector<uint8_t> &bytes, uint64_t size, Move move) {
+  constexpr uint64_t piece = 1 << 20;
+  for (uint64_t begin = 0; begin < size; begin += piece) {
+    const uint64_t end = begin + std::min(piece, size - begin);
+    if (bytes.size() < end)
+      bytes.resize(end);
+    move(reinterpret_cast<std::byte *>(bytes.data()) + begin, static_cast<size_t>(end - begin));
+  }
+}
+
+void ExchangeEndpoint::broadcast(std::vector<uint8_t> &bytes) {
+  uint64_t size = bytes.size();
+  broadcastBytes(reinterpret_cast<std::byte *>(&size), sizeof size);
+  if (rank() != 0)
+    bytes.clear();
+  inPieces(bytes, size, [&](std::byte *data, size_t count) { broadcastBytes(data, count); });
+}
+
+std::vector<std::vector<uint8_t>> ExchangeEndpoint::gather(std::span<const uint8_t> bytes) {
+  std::vector<std::vector<uint8_t>> all(rank() == 0 ? size() : 0);
+  std::vector<uint8_t> mine(bytes.begin(), bytes.end());
+  if (rank() != 0) {
+    const auto give = [&](const void *data, size_t count) {
+      send(data, count, 0, setupTag, setupMicrobatch);
+      waitSend(setupTag, setupMicrobatch);
+    };
+    const uint64_t count = mine.size();
+    give(&count, sizeof count);
+    inPieces(mine, count, give);
+    return all;
+  }
+  all[0] = std::move(mine);
+  for (unsigned from = 1; from < all.size(); ++from) {
+    uint64_t count = 0;
+    recv(&count, sizeof count, from, setupTag, setupMicrobatch);
+    inPieces(all[from], count,
+             [&](std::byte *data, size_t part) { recv(data, part, from, setupTag, setupMicrobatch); });
+  }
+  return all;
+}
+
 } // namespace cleave

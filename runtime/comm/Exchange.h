@@ -70,6 +70,17 @@ private:
   std::unique_ptr<SharedGroup> shared;
 };
 
+/// A rank that is a process. What it receives during set-up takes memory as it arrives, not by an announced size.
+class ExchangeEndpoint : public RankEndpoint {
+public:
+  void broadcast(std::vector<uint8_t> &bytes) final;
+  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) final;
+
+protected:
+  /// Copies rank 0's bytes to all ranks.
+  virtual void broadcastBytes(std::byte *data, size_t bytes) = 0;
+};
+
 /// The index of `rank` in a group that contains it.
 unsigned placeInGroup(std::span<const uint32_t> ranks, unsigned rank);
 

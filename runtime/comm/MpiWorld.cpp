@@ -148,7 +148,7 @@ void initialise(double seconds) {
 
 class MpiCommunicator;
 
-class MpiWorld final : public RankEndpoint {
+class MpiWorld final : public ExchangeEndpoint {
 public:
   MpiWorld(unsigned expected, double seconds);
   ~MpiWorld() override;
@@ -179,8 +179,6 @@ public:
     return watch->rankZeroSays(message, limit);
   }
   void barrier() override;
-  void broadcast(std::vector<uint8_t> &bytes) override;
-  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
 
   /// What a wait is for, and the ranks that it may be waiting for.
   struct Awaited {
@@ -203,6 +201,7 @@ public:
   ExchangeScratch scratch{1};
 
 private:
+  void broadcastBytes(std::byte *data, size_t bytes) override;
   template <typename Test, typename Rest, typename Describe> void wait(Test test, Rest rest, Describe describe);
   struct Sending {
     unsigned peer;
@@ -571,39 +570,10 @@ void MpiWorld::barrier() {
   wait(request, [&] { return Awaited{"all ranks", others(everyone)}; });
 }
 
-void MpiWorld::broadcast(std::vector<uint8_t> &bytes) {
-  uint64_t size = bytes.size();
+void MpiWorld::broadcastBytes(std::byte *data, size_t bytes) {
   MPI_Request request;
-  const auto whom = [&] { return me == 0 ? Awaited{"all ranks", others(everyone)} : Awaited{"rank 0", {0}}; };
-  check(MPI_Ibcast(&size, sizeof size, MPI_BYTE, 0, messages, &request), "broadcast");
-  wait(request, whom);
-  bytes.resize(size);
-  for (size_t begin = 0; begin < size; begin += pieceBytes) {
-    check(MPI_Ibcast(bytes.data() + begin, static_cast<int>(std::min(pieceBytes, size - begin)), MPI_BYTE, 0, messages,
-                     &request),
-          "broadcast");
-    wait(request, whom);
-  }
-}
-
-std::vector<std::vector<uint8_t>> MpiWorld::gather(std::span<const uint8_t> bytes) {
-  uint64_t size = bytes.size();
-  std::vector<std::vector<uint8_t>> all;
-  if (me != 0) {
-    send(&size, sizeof size, 0, setupTag, setupMicrobatch);
-    waitSend(setupTag, setupMicrobatch);
-    send(bytes.data(), bytes.size(), 0, setupTag, setupMicrobatch);
-    waitSend(setupTag, setupMicrobatch);
-    return all;
-  }
-  all.resize(ranks);
-  all[0].assign(bytes.begin(), bytes.end());
-  for (unsigned rank = 1; rank < ranks; ++rank) {
-    recv(&size, sizeof size, rank, setupTag, setupMicrobatch);
-    all[rank].resize(size);
-    recv(all[rank].data(), size, rank, setupTag, setupMicrobatch);
-  }
-  return all;
+  check(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, 0, messages, &request), "broadcast");
+  wait(request, [&] { return me == 0 ? Awaited{"all ranks", others(everyone)} : Awaited{"rank 0", {0}}; });
 }
 
 } // namespace

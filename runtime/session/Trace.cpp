@@ -1,6 +1,7 @@
 // Gathers and writes a run's trace.
 #include "runtime/session/Trace.h"
 
+#include "runtime/base/Error.h"
 #include "runtime/base/TraceFile.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/plan/Streams.h"
@@ -14,7 +15,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <set>
-#include <stdexcept>
 
 namespace cleave {
 
@@ -64,10 +64,10 @@ struct Received {
 Received traceFrom(const std::vector<uint8_t> &packed) {
   Received one;
   if (packed.size() < sizeof one.header)
-    throw std::logic_error("a rank's trace is too short");
+    throw environmentError("a rank's trace is too short");
   std::memcpy(&one.header, packed.data(), sizeof one.header);
   if (one.header.events != (packed.size() - sizeof one.header) / sizeof(TraceEvent))
-    throw std::logic_error("a rank's trace is of another length than it says");
+    throw environmentError("a rank's trace is of another length than it says");
   one.events.resize(one.header.events);
   if (!one.events.empty())
     std::memcpy(one.events.data(), packed.data() + sizeof one.header, one.events.size() * sizeof(TraceEvent));

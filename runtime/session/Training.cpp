@@ -395,7 +395,7 @@ void RankLoop::countBadFiles() {
   std::set<int64_t> all;
   for (const std::vector<uint8_t> &theirs : world.gather(bytes)) {
     std::vector<int64_t> list(theirs.size() / sizeof(int64_t));
-    std::memcpy(list.data(), theirs.data(), theirs.size());
+    std::memcpy(list.data(), theirs.data(), list.size() * sizeof(int64_t));
     all.insert(list.begin(), list.end());
   }
   if (rank == 0)

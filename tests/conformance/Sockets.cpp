@@ -264,6 +264,21 @@ TEST_CASE("sockets: what is gathered has no number in messages") {
   CHECK(thrown[0] == "no answer within 1 s from rank 1 while waiting for what rank 0 gathers from rank 1");
 }
 
+TEST_CASE("sockets: a size that a rank only announces takes no memory") {
+  for (const uint64_t size : {uint64_t{1} << 62, ~uint64_t{0}}) {
+    const auto thrown = eachWorld(2, [&](RankEndpoint &world) {
+      world.setTimeout(world.rank() == 0 ? 1 : 30);
+      if (world.rank() == 0)
+        world.gather({});
+      world.send(&size, sizeof size, 0, setupTag, setupMicrobatch);
+      world.waitAllSends();
+      std::this_thread::sleep_for(std::chrono::seconds(2)); // longer than rank 0 waits
+      world.checkPeers();
+    });
+    CHECK(thrown[0] == "no answer within 1 s from rank 1 while waiting for what rank 0 gathers from rank 1");
+  }
+}
+
 TEST_CASE("sockets: all ranks end with the status of the first that fails") {
   const uint16_t port = freePort();
   std::array<Status, 3> statuses{};

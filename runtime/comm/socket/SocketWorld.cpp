@@ -366,30 +366,6 @@ void SocketWorld::detach() {
 
 void SocketWorld::barrier() { all().barrier(); }
 
-void SocketWorld::broadcast(std::vector<uint8_t> &bytes) {
-  uint64_t size = bytes.size();
-  all().broadcastBytes(reinterpret_cast<std::byte *>(&size), sizeof size);
-  bytes.resize(size);
-  all().broadcastBytes(reinterpret_cast<std::byte *>(bytes.data()), size);
-}
-
-std::vector<std::vector<uint8_t>> SocketWorld::gather(std::span<const uint8_t> bytes) {
-  uint64_t size = bytes.size();
-  std::vector<std::vector<uint8_t>> all;
-  if (me != 0) {
-    send(&size, sizeof size, 0, setupTag, setupMicrobatch);
-    send(bytes.data(), bytes.size(), 0, setupTag, setupMicrobatch);
-    waitSend(setupTag, setupMicrobatch);
-    return all;
-  }
-  all.resize(ranks);
-  all[0].assign(bytes.begin(), bytes.end());
-  for (unsigned rank = 1; rank < ranks; ++rank) {
-    recv(&size, sizeof size, rank, setupTag, setupMicrobatch);
-    all[rank].resize(size);
-    recv(all[rank].data(), size, rank, setupTag, setupMicrobatch);
-  }
-  return all;
-}
+void SocketWorld::broadcastBytes(std::byte *data, size_t bytes) { all().broadcastBytes(data, bytes); }
 
 } // namespace cleave

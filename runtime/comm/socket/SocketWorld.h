@@ -19,7 +19,7 @@ namespace cleave {
 
 class SocketCommunicator;
 
-class SocketWorld final : public RankEndpoint {
+class SocketWorld final : public ExchangeEndpoint {
 public:
   /// Connects to the other ranks within at most `seconds`. Throws user and environment errors (Rendezvous.h).
   SocketWorld(const TorchEnvironment &who, double seconds);
@@ -49,15 +49,13 @@ public:
   void checkPeers() override { watch->check(); }
   std::string failure() const override { return watch->firstFailure(); }
   void barrier() override;
-  void broadcast(std::vector<uint8_t> &bytes) override;
-  std::vector<std::vector<uint8_t>> gather(std::span<const uint8_t> bytes) override;
-
   bool rankZeroSays(const std::string &message, double limit) const override {
     return watch->rankZeroSays(message, limit);
   }
 
 private:
   friend class SocketCommunicator;
+  void broadcastBytes(std::byte *data, size_t bytes) override;
   SocketCommunicator &all();
   SocketCommunicator &find(std::span<const uint32_t> list);
   void expect(Connection &from, const FrameHeader &header, void *data);
