@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -366,6 +367,70 @@ TEST_CASE("sockets: after a failure nothing of a rank's memory is sent") {
     world.recv(&byte, 1, 1, 0, 0);
   });
   CHECK(thrown[0] == "rank 1 failed: planted");
+}
+
+TEST_CASE("sockets: ranks that all wait for what was lost end soon, however long a wait may last") {
+  const bool linked = GENERATE(false, true);
+  const auto thrown = eachWorld(3, [&](RankEndpoint &world) {
+    linkIf(linked, world);
+    world.barrier();
+    world.setTimeout(24 * 3600); // as while files are loaded
+    world.setSilence(1);
+    char byte;
+    world.recv(&byte, 1, (world.rank() + 1) % 3, 7, 3);
+  });
+  const std::string lost = "no answer within 1 s from rank 1 while waiting for message 7 of microbatch 3 from rank 1; "
+                           "all ranks wait, so what it sent was lost";
+  CHECK(thrown == std::vector<std::string>{lost, "rank 0 failed: " + lost, "rank 0 failed: " + lost});
+}
+
+TEST_CASE("sockets: ranks that wait for one that works are patient") {
+  CHECK(eachWorld(3, [&](RankEndpoint &world) {
+          world.setTimeout(24 * 3600);
+          world.setSilence(1);
+          if (world.rank() == 2)
+            std::this_thread::sleep_for(std::chrono::seconds(3));
+          world.barrier();
+        }) == none(3));
+}
+
+namespace {
+
+/// A watch of rank `me` and the other end of its only link, which is rank `peer`'s.
+struct Watched {
+  Watched(unsigned me, unsigned peer) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0)
+      throw std::runtime_error("no socket pair");
+    other = Socket(ends[1]);
+    std::vector<Socket> links(me == 0 ? peer + 1 : 1);
+    links.back() = Socket(ends[0]);
+    watch = std::make_unique<PeerWatch>(me, std::move(links));
+  }
+  /// The failure after a frame with this text.
+  std::string after(uint32_t kind, uint32_t rank, uint32_t status, const std::string &text, size_t announced) {
+    const std::array<uint32_t, 4> frame{kind, rank, static_cast<uint32_t>(announced), status};
+    sendAll(other, frame.data(), sizeof frame, deadlineIn(5), -1);
+    sendAll(other, text.data(), text.size(), deadlineIn(5), -1);
+    watch->waitForFailure(5);
+    return watch->firstFailure();
+  }
+  Socket other;
+  std::unique_ptr<PeerWatch> watch;
+};
+
+} // namespace
+
+TEST_CASE("sockets: heartbeats that no rank can have sent end the job, and texts in them reach no terminal") {
+  constexpr uint32_t alive = 1, failure = 2;
+  const std::string damaged = "rank 2 failed: its heartbeats are damaged: bytes of them were lost or changed";
+  CHECK(Watched(0, 2).after(17, 2, 3, "", 0) == damaged);
+  CHECK(Watched(0, 2).after(alive, 1, 3, "", 0) == damaged);
+  CHECK(Watched(0, 2).after(alive, 2, 3, "", 1'000'000'000) == damaged);
+  CHECK(Watched(0, 2).after(failure, 1, 3, "another's", 9) == damaged);
+  CHECK(Watched(0, 2).after(failure, 2, 0, "with status 0", 13) == damaged); // which would be success
+  CHECK(Watched(0, 2).after(failure, 2, 3, "a\x1b[31m\n", 7) == "rank 2 failed: a?[31m\n");
+  CHECK(Watched(1, 0).after(failure, 5, 3, "forwarded", 9) == "rank 5 failed: forwarded");
 }
 
 TEST_CASE("sockets: ranks that do not fit together are one error that names the values") {

@@ -2,6 +2,7 @@
 #include "runtime/comm/socket/PeerWatch.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Printable.h"
 #include "runtime/base/Thread.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ static_assert(std::atomic<PeerWatch *>::is_always_lock_free && std::atomic<int>:
 
 PeerWatch::PeerWatch(unsigned rank, std::vector<Socket> sockets)
     : me(rank), alarmEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      wakeEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), silence(silenceOf(60)), nextBeat(Clock::now()) {
+      wakeEvent(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), silence(silenceOf(60)), nextBeat(Clock::now()),
+      lastMove(nextBeat) {
   if (!alarmEvent || !wakeEvent)
     throw environmentError(fmt::format("no event descriptor: {}", std::strerror(errno)));
   for (unsigned peer = 0; peer < sockets.size(); ++peer)
@@ -107,7 +109,7 @@ bool PeerWatch::rankZeroSays(const std::string &message, double seconds) const {
     return false;
   // The message may be rank 0's own, or forwarded from this rank to rank 0 or from rank 0 to this rank.
   for (const std::string &text : {message, fmt::format("rank {} failed: {}", me, message)})
-    if (rankZeroSaid == text.substr(0, mostText))
+    if (rankZeroSaid == printable(text.substr(0, mostText), true))
       return true;
   return message == fmt::format("rank 0 failed: {}", rankZeroSaid);
 }
@@ -193,6 +195,11 @@ void PeerWatch::reportSilent(const Link &link, Clock::time_point now) {
                                 std::chrono::duration<double>(now - link.heard).count()));
 }
 
+double PeerWatch::silentSeconds() const {
+  std::lock_guard lock(mutex);
+  return std::chrono::duration<double>(silence).count();
+}
+
 std::string PeerWatch::expired(double seconds, const std::string &what, const std::vector<unsigned> &awaited) {
   const auto deadline = deadlineIn(1); // a heartbeat to rank 0, one from it, and time to notice a silent rank
   std::unique_lock lock(mutex);
@@ -245,6 +252,14 @@ void PeerWatch::lost(Link &link) {
     report(link.rank, "it was killed, most likely by SIGKILL (its connection closed without a goodbye)");
 }
 
+/// Whether a frame can be what the other side of a link has sent. A rank reports only itself to rank 0.
+bool PeerWatch::possible(const Link &link, const Frame &frame) const {
+  const bool forwarded = me != 0 && frame.kind == Failure;
+  return frame.kind >= Alive && frame.kind <= Goodbye && frame.bytes <= mostText &&
+         (forwarded || frame.rank == link.rank) && frame.status >= Status::Internal &&
+         frame.status <= Status::Environment;
+}
+
 /// Processes the complete frames received.
 void PeerWatch::take(Link &link) {
   for (;;) {
@@ -252,8 +267,10 @@ void PeerWatch::take(Link &link) {
     if (link.have < sizeof frame)
       return;
     std::memcpy(&frame, link.in.data(), sizeof frame);
-    if (frame.bytes > mostText)
+    if (!possible(link, frame)) {
+      report(link.rank, "its heartbeats are damaged: bytes of them were lost or changed");
       return lost(link);
+    }
     const size_t whole = sizeof frame + frame.bytes;
     if (link.have < whole)
       return;
@@ -261,12 +278,13 @@ void PeerWatch::take(Link &link) {
     link.have -= whole;
     std::memmove(link.in.data(), link.in.data() + whole, link.have);
     if (frame.kind == Failure) {
+      const std::string said = printable(text, true);
       if (frame.rank == 0 && rankZeroSaid.empty())
-        rankZeroSaid = text;
-      report(frame.rank, text, frame.status);
+        rankZeroSaid = said;
+      report(frame.rank, said, frame.status);
       changed.notify_all();
     } else if (frame.kind == Alive && me == 0) {
-      link.waiting = frame.bytes > 0;
+      hear(link, text, Clock::now());
     } else if (frame.kind == Alive) {
       delayingRanks.resize(text.size() / sizeof(unsigned));
       std::memcpy(delayingRanks.data(), text.data(), delayingRanks.size() * sizeof(unsigned));
@@ -298,11 +316,12 @@ void PeerWatch::read(Link &link, Clock::time_point now) {
 /// silent.
 void PeerWatch::beat(Clock::time_point now) {
   const bool due = now >= nextBeat;
-  std::string news; // to rank 0: a byte if this rank waits; from it: the ranks that delay others
+  std::string news; // to rank 0: if this rank waits, what it has moved; from it: the ranks that delay others
   if (due) {
     nextBeat = now + interval;
+    const uint64_t moves = moved;
     if (me != 0)
-      news.assign(waiting ? 1 : 0, 'w');
+      news.assign(reinterpret_cast<const char *>(&moves), waiting ? sizeof moves : 0);
     else
       for (const unsigned rank : delaying())
         if (news.size() < mostDelaying * sizeof rank)
@@ -318,6 +337,28 @@ void PeerWatch::beat(Clock::time_point now) {
     if (link.socket && !link.left && !leaving && now - link.heard > silence)
       reportSilent(link, now);
   }
+  if (me == 0)
+    lookForStall(now);
+}
+
+/// Takes a rank's heartbeat.
+void PeerWatch::hear(Link &link, const std::string &news, Clock::time_point now) {
+  uint64_t moves = 0;
+  link.waiting = news.size() == sizeof moves;
+  if (link.waiting)
+    std::memcpy(&moves, news.data(), sizeof moves);
+  if (std::exchange(link.moves, moves) != moves)
+    lastMove = now;
+}
+
+/// Whether every rank waits, and none has moved a byte or begun another wait for as long as a rank may be silent.
+void PeerWatch::lookForStall(Clock::time_point now) {
+  const bool works = !waiting || std::any_of(links.begin(), links.end(), [&](const Link &link) {
+    return !link.left && (!link.waiting || late(link, now));
+  });
+  if (const uint64_t moves = moved; works || std::exchange(ownMoves, moves) != moves)
+    lastMove = now;
+  stall = !links.empty() && now - lastMove > silence;
 }
 
 bool PeerWatch::ended() const {

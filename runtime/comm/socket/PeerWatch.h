@@ -1,7 +1,8 @@
 // Failure detection. A thread in every process exchanges heartbeats with rank 0 over separate connections, so that a
 // process that died, was stopped or lost its host is noticed even if no rank waits for it. Rank 0 forwards every
 // failure; all ranks report the first one. Heartbeats also say which ranks wait for others, so that a rank whose wait
-// has lasted too long can name the ranks that keep it waiting, even if it waits for one that waits itself.
+// has lasted too long can name the ranks that keep it waiting, even if it waits for one that waits itself. Rank 0 also
+// notices that all wait and none moves: then bytes have been lost, however long a wait may last.
 //
 // A rank that says goodbye (by destroying its watch) has not failed. Failures are never forgotten. The mutex is held
 // only briefly, and never while waiting.
@@ -43,7 +44,16 @@ public:
   /// if there is no watch.
   static void endedBy(std::string_view reason, Status status) noexcept;
   /// Whether this rank waits for others; the next heartbeat says so.
-  void setWaiting(bool value) { waiting.store(value, std::memory_order_relaxed); }
+  void setWaiting(bool value) {
+    waiting.store(value, std::memory_order_relaxed);
+    advance();
+  }
+  /// To call while this rank waits, whenever it has moved bytes.
+  void advance() { moved.fetch_add(1, std::memory_order_relaxed); }
+  /// Rank 0: whether all ranks wait and have moved nothing for silentSeconds(), so that what they wait for never comes.
+  /// Only of use if all ranks call `advance`.
+  bool stalled() const { return stall.load(std::memory_order_relaxed); }
+  double silentSeconds() const;
   /// The message of a wait that has lasted `seconds`. It names the ranks that keep the others waiting: those without a
   /// heartbeat and those that do not wait. If that remains unknown for a second, it names `awaited`. If all of them are
   /// without a heartbeat, the first is reported as failed, and check() throws that; if some are, it gives the watch
@@ -68,12 +78,16 @@ private:
     Clock::time_point heard;
     bool left = false;    ///< has said goodbye
     bool waiting = false; ///< for other ranks, at its last heartbeat
+    uint64_t moves = 0;   ///< at its last heartbeat, if it waits
   };
 
   void watch();
   bool ended() const;
   void beat(Clock::time_point now);
   void read(Link &link, Clock::time_point now);
+  bool possible(const Link &link, const Frame &frame) const;
+  void hear(Link &link, const std::string &news, Clock::time_point now);
+  void lookForStall(Clock::time_point now);
   void take(Link &link);
   void lost(Link &link);
   void flush(Link &link);
@@ -87,7 +101,8 @@ private:
 
   const unsigned me;
   Socket alarmEvent, wakeEvent;
-  std::atomic<bool> anyFailure{false}, waiting{false};
+  std::atomic<bool> anyFailure{false}, waiting{false}, stall{false};
+  std::atomic<uint64_t> moved{0};
   std::atomic<bool> ending{false}; ///< a signal handler is notifying the others
   mutable std::mutex mutex;        ///< guards the following members
   mutable std::condition_variable changed;
@@ -100,6 +115,8 @@ private:
   bool said = false, leaving = false;
   Clock::duration silence;
   Clock::time_point nextBeat, farewell;
+  Clock::time_point lastMove; ///< rank 0: when a rank last moved bytes, or did not wait
+  uint64_t ownMoves = 0;      ///< rank 0: at its last heartbeat
   std::thread thread;
 };
 

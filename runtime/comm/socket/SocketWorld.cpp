@@ -15,6 +15,7 @@
 namespace cleave {
 
 static constexpr double verdictSeconds = 2; // how long after a closed connection a failure report may arrive
+static constexpr int mostSleep = 1000;      // milliseconds after which a sleeping rank looks whether all are stalled
 
 /// One rank's membership of a group: exchanges blocks over the world's connections.
 class SocketCommunicator final : public ExchangeCommunicator {
@@ -221,14 +222,15 @@ void SocketWorld::sleep(Clock::time_point deadline) {
     polls[rank] = {events ? c.fd() : -1, static_cast<short>(events), 0};
   }
   polls[ranks] = {watch->alarm(), POLLIN, 0};
-  if (::poll(polls.data(), polls.size(), millisecondsUntil(deadline)) <= 0)
+  if (::poll(polls.data(), polls.size(), std::min(millisecondsUntil(deadline), mostSleep)) <= 0)
     return;
   for (unsigned rank = 0; rank < ranks; ++rank)
     if (polls[rank].revents) {
-      if (connections[rank]->sends())
-        connections[rank]->write();
+      bool moved = connections[rank]->sends() && connections[rank]->write();
       if (connections[rank]->reads())
-        connections[rank]->read();
+        moved |= connections[rank]->read();
+      if (moved)
+        watch->advance();
     }
 }
 
@@ -246,12 +248,13 @@ template <typename Done> void SocketWorld::checkConnections(Done done) {
     }
 }
 
-void SocketWorld::expire(const std::string &what) {
+void SocketWorld::expire(const std::string &what, bool stalled) {
   std::vector<unsigned> silent;
   for (auto &connection : connections)
     if (delays(*connection))
       silent.push_back(connection->peer());
-  fail(watch->expired(seconds, what, silent));
+  const std::string text = watch->expired(stalled ? watch->silentSeconds() : seconds, what, silent);
+  fail(stalled ? text + "; all ranks wait, so what it sent was lost" : text);
 }
 
 template <typename Done, typename Describe, typename Rest>
@@ -271,13 +274,14 @@ void SocketWorld::wait(Done done, Describe describe, Rest rest) {
       fail(error.what());
     }
     if (moved) {
+      watch->advance();
       idleTurns = 0;
-      continue;
-    }
-    checkConnections(done);
-    if (Clock::now() > deadline && !done())
-      expire(describe());
-    if (++idleTurns < turns)
+    } else
+      checkConnections(done);
+    const bool stalled = watch->stalled();
+    if ((stalled || Clock::now() > deadline) && !done())
+      expire(describe(), stalled);
+    if (!moved && ++idleTurns < turns)
       ::sched_yield();
   }
   watch->setWaiting(false);

@@ -70,7 +70,7 @@ private:
   void sleep(Clock::time_point deadline);
   template <typename Done> void checkConnections(Done done);
   [[noreturn]] void fail(const std::string &text);
-  [[noreturn]] void expire(const std::string &what);
+  [[noreturn]] void expire(const std::string &what, bool stalled);
 
   unsigned me, ranks;
   double seconds = 60;
