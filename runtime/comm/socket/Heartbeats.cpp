@@ -97,7 +97,7 @@ std::vector<Socket> acceptHeartbeats(const Socket &listener, unsigned size, uint
     const Hello &said = pending->hello;
     if (!pending->knows("") || said.job != job || said.rank == 0 || said.rank >= size || links[said.rank])
       continue;
-    links[said.rank] = std::move(pending->socket);
+    links[said.rank] = admit(std::move(*pending));
     --left;
   }
   return links;
@@ -118,9 +118,9 @@ Socket connectToHeartbeats(const HeartbeatListener &where, unsigned rank, unsign
   std::string problem;
   const std::vector<Endpoint> places = placesOf(where, problem);
   const auto deadline = deadlineIn(seconds);
-  Socket link = connectPatiently(places, deadline, -1, problem);
   const Hello hello{.size = size, .rank = rank, .job = where.job};
-  if (!link || !introduceToRank(link, hello, "", deadline, -1, problem))
+  Socket link = connectToRank(places, hello, "", deadline, -1, problem);
+  if (!link)
     throw environmentError(
         fmt::format("no connection for heartbeats to rank 0 at port {} within {} s: {}", where.port, seconds, problem));
   return link;

@@ -4,6 +4,7 @@
 #include "runtime/comm/socket/Socket.h"
 
 #include <optional>
+#include <span>
 #include <string>
 
 namespace cleave {
@@ -13,18 +14,22 @@ struct ReceivedAnswer {
   Transfer done = Transfer::Closed;
   Answer answer;
   std::string body;
-  size_t got = 0; ///< bytes of `answer`
+  bool foreign = false; ///< its first bytes are not those of an answer, or it announces more than an answer may have
+  /// Whether the connection ended as one ends that the other side drops.
+  bool dropped() const { return done == Transfer::Closed && !foreign; }
 };
 
-ReceivedAnswer receiveAnswer(const Socket &from, Clock::time_point deadline, int alarm);
+/// Receives an answer with at most `most` bytes, or a refusal. Memory grows with the bytes that come.
+ReceivedAnswer receiveAnswer(const Socket &from, uint32_t most, Clock::time_point deadline, int alarm);
 
-/// Says who this rank is and answers the challenge. Returns nullopt if that was sent, otherwise what came instead of a
-/// challenge.
+/// Says who this rank is and answers the challenge. Returns nullopt if the other side accepts this rank, otherwise what
+/// came instead.
 std::optional<ReceivedAnswer> introduce(const Socket &to, Hello hello, const std::string &secret,
                                         Clock::time_point deadline, int alarm);
 
-/// The same for a rank known to be one. Returns whether it was sent, otherwise `problem` tells why not.
-bool introduceToRank(const Socket &to, const Hello &hello, const std::string &secret, Clock::time_point deadline,
-                     int alarm, std::string &problem);
+/// Connects to a rank at one of these addresses and introduces itself; tries again if the connection is dropped. Empty
+/// at the deadline, at the alarm, or if the other is no rank of this job; `problem` tells why.
+Socket connectToRank(std::span<const Endpoint> places, const Hello &hello, const std::string &secret,
+                     Clock::time_point deadline, int alarm, std::string &problem);
 
 } // namespace cleave

@@ -1,11 +1,13 @@
 // Accepts connections, challenges them, and rejects those that are not ranks.
 #include "runtime/comm/socket/PendingConnection.h"
 
+#include "runtime/base/Counted.h"
 #include "runtime/base/RandomBits.h"
 #include "runtime/comm/socket/SecretProof.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
 #include <poll.h>
@@ -56,19 +58,28 @@ std::optional<PendingConnection> ConnectionAcceptor::takeAnswered() {
   return {};
 }
 
-/// Accepts what has arrived at the listener. If there are too many connections, or no descriptor is left, drops the one
-/// that has been silent longest.
+/// Drops the connection that has said nothing for longest; one that is being challenged only if there is no other.
+void ConnectionAcceptor::drop() {
+  const auto silent = std::find_if(waiting.begin(), waiting.end(), [](const auto &pending) { return !pending.nonce; });
+  waiting.erase(silent == waiting.end() ? waiting.begin() : silent);
+  ++dropped;
+  warnOnce("dropped", fmt::format("more connections come at once than the {} that may wait, so those that say nothing "
+                                  "are closed; a rank among them tries again",
+                                  most));
+}
+
+/// Accepts what has arrived at the listener. If there are too many connections, or no descriptor is left, drops one.
 void ConnectionAcceptor::acceptAll() {
   while (Socket socket = acceptFrom(listener)) {
     PendingConnection &pending = waiting.emplace_back();
     pending.from = Endpoint::ofPeer(socket);
     pending.socket = std::move(socket);
     if (waiting.size() > most)
-      waiting.erase(waiting.begin());
+      drop();
   }
   const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
   if (full && !waiting.empty())
-    waiting.erase(waiting.begin());
+    drop();
   else if (full)
     throw environmentError(fmt::format("a rank's connection cannot be accepted: {}", std::strerror(errno)));
 }
@@ -87,35 +98,61 @@ std::optional<PendingConnection> ConnectionAcceptor::next(Clock::time_point dead
   }
 }
 
-/// Why a connection is not one of a rank of this job; empty if it may be one.
-static std::string whyRejected(const PendingConnection &pending, const std::string &secret) {
+/// Why a connection is not one of a rank of this job.
+struct Rejection {
+  std::string why;
+  std::optional<Error> told = {}; ///< to the other side, if it may be a rank that is wrong
+};
+
+static std::optional<Rejection> whyRejected(const PendingConnection &pending, const std::string &secret) {
   if (pending.nonce && pending.got < sizeof pending.hello)
-    return "it did not answer the challenge";
+    return Rejection{"it did not answer the challenge"};
   if (!pending.known()) {
     std::string why = "its first bytes are";
     for (size_t i = 0; i < std::min<size_t>(pending.got, 8); ++i)
       why += fmt::format(" {:02x}", reinterpret_cast<const uint8_t *>(&pending.hello)[i]);
-    return why;
+    return Rejection{why};
   }
-  if (pending.hello.version == rendezvousProtocol && !pending.knows(secret))
-    return secret.empty() ? "it has a secret (CLEAVE_SECRET), rank 0 has none" : "it does not know the job's secret";
-  return "";
+  if (const uint32_t theirs = pending.hello.version; theirs != rendezvousProtocol)
+    return Rejection{fmt::format("it speaks protocol {}, rank 0 speaks {}", theirs, rendezvousProtocol),
+                     environmentError(fmt::format("rank 0 speaks protocol {}, {} speaks {}: all ranks must run the "
+                                                  "same program",
+                                                  rendezvousProtocol, pending.from.text(), theirs))};
+  if (pending.knows(secret))
+    return {};
+  return Rejection{secret.empty() ? "it has a secret (CLEAVE_SECRET, CLEAVE_SECRET_FILE), rank 0 has none"
+                                  : "it does not know the job's secret",
+                   userError("rank 0 does not accept the secret of this rank: all ranks need the same CLEAVE_SECRET or "
+                             "CLEAVE_SECRET_FILE, or none")};
 }
 
-bool RejectedConnections::reject(const PendingConnection &pending, const std::string &secret) {
-  const std::string why = whyRejected(pending, secret);
-  if (why.empty())
+void ConnectionAcceptor::warnOnce(const std::string &kind, const std::string &text) {
+  if (warned.insert(kind).second)
+    std::fputs(fmt::format("warning: {}\n", text).c_str(), stderr);
+}
+
+bool ConnectionAcceptor::reject(const PendingConnection &pending, const std::string &secret) {
+  const std::optional<Rejection> found = whyRejected(pending, secret);
+  if (!found)
     return false;
-  if (count++ == 0)
-    first = fmt::format("{}: {}", pending.from.text(), why);
+  if (rejected++ == 0)
+    firstRejected = fmt::format("{}: {}", pending.from.text(), found->why);
+  if (found->told) {
+    warnOnce(found->told->status == Status::User ? "secret" : "protocol",
+             fmt::format("a connection from {} is refused: {}", pending.from.text(), found->why));
+    refuse(pending.socket, *found->told);
+  }
   return true;
 }
 
-std::string RejectedConnections::text() const {
-  return count == 0
-             ? ""
-             : fmt::format("; {} connections were rejected because they are not ranks of this job, the first from {}",
-                           count, first);
+std::string ConnectionAcceptor::text() const {
+  std::string text;
+  if (rejected)
+    text = fmt::format("; rejected, because they are no ranks of this job: {}, the first from {}",
+                       counted(rejected, "connection"), firstRejected);
+  if (dropped)
+    text += fmt::format("; closed, because too many came at once: {}", counted(dropped, "connection"));
+  return text;
 }
 
 Socket requireListener(Socket listener) {
@@ -124,8 +161,14 @@ Socket requireListener(Socket listener) {
   return listener;
 }
 
+Socket admit(PendingConnection pending) {
+  const Answer answer; // fits into the buffer of a new socket
+  sendAll(pending.socket, &answer, sizeof answer, Clock::now(), -1);
+  return std::move(pending.socket);
+}
+
 void refuse(const Socket &socket, const Error &error) {
-  const std::string text = error.what();
+  const std::string text = std::string(error.what()).substr(0, longestRefusal);
   const Answer answer{.status = static_cast<uint32_t>(error.status), .bytes = static_cast<uint32_t>(text.size())};
   const auto deadline = deadlineIn(1);
   sendAll(socket, &answer, sizeof answer, deadline, -1);

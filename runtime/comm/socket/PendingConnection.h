@@ -6,6 +6,7 @@
 #include "runtime/comm/socket/Socket.h"
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct PendingConnection {
 };
 
 /// Accepts connections and challenges them. A silent connection blocks no one, and many silent ones are dropped in
-/// favour of newer ones.
+/// favour of newer ones; a rank whose connection is dropped tries again. What keeps a rank out is printed as a warning
+/// the first time, because the meeting goes on.
 class ConnectionAcceptor {
 public:
   /// `expected`: the number of connections that will come.
@@ -33,31 +35,30 @@ public:
   /// The next connection that has answered its challenge, or that cannot be a rank; nullopt at the deadline or the
   /// alarm.
   std::optional<PendingConnection> next(Clock::time_point deadline);
+  /// Whether a connection is not one of a rank of this job. Counts it, and says why to a rank that it keeps out.
+  bool reject(const PendingConnection &pending, const std::string &secret);
+  /// For the error message of a failed rendezvous: how many connections were rejected or dropped.
+  std::string text() const;
 
 private:
   std::optional<PendingConnection> takeAnswered();
   void acceptAll();
+  void drop();
+  void warnOnce(const std::string &kind, const std::string &text);
   const Socket &listener;
   int alarm;
   size_t most; ///< maximum number of waiting connections
   std::vector<PendingConnection> waiting;
-};
-
-/// Connections that are not ranks of this job: rejected and counted.
-class RejectedConnections {
-public:
-  /// Whether a connection is not one of a rank; counts it.
-  bool reject(const PendingConnection &pending, const std::string &secret);
-  /// For the error message of a failed rendezvous.
-  std::string text() const;
-
-private:
-  size_t count = 0;
-  std::string first;
+  size_t rejected = 0, dropped = 0;
+  std::string firstRejected;
+  std::set<std::string> warned; ///< kinds
 };
 
 /// Returns the listener; throws the error in errno if it is empty.
 Socket requireListener(Socket listener);
+
+/// Tells a rank that it is accepted, and returns its connection.
+Socket admit(PendingConnection pending);
 
 /// Tells a rank why it is refused; ignores a closed connection.
 void refuse(const Socket &socket, const Error &error);

@@ -2,6 +2,7 @@
 #include "runtime/comm/socket/Rendezvous.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Printable.h"
 #include "runtime/base/RandomBits.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/socket/AgentStore.h"
@@ -28,9 +29,6 @@ std::optional<Error> misfit(const PendingConnection &pending, const TorchEnviron
                             const std::vector<Socket> &links) {
   const Hello &hello = pending.hello;
   const std::string from = pending.from.text();
-  if (hello.version != rendezvousProtocol)
-    return environmentError(fmt::format("rank 0 speaks protocol {}, {} speaks {}: all ranks must run the same program",
-                                        rendezvousProtocol, from, hello.version));
   if (hello.size != who.size)
     return userError(fmt::format("WORLD_SIZE={} at rank 0, but WORLD_SIZE={} at rank {} ({}): all ranks must agree",
                                  who.size, hello.size, hello.rank, from));
@@ -110,15 +108,14 @@ std::vector<RankAddress> acceptRanks(Meeting &meeting, const TorchEnvironment &w
   table[0].port = Endpoint::ofSelf(meeting.listener).port();
   meeting.links.resize(who.size);
   ConnectionAcceptor acceptor(meeting.master, -1, who.size);
-  RejectedConnections rejected;
   for (unsigned left = who.size - 1; left > 0;) {
     std::optional<PendingConnection> pending = acceptor.next(deadline);
     if (!pending)
       refuseArrived(meeting,
                     environmentError(fmt::format(
                         "no connection from rank {} within {} s (WORLD_SIZE={}, MASTER_PORT={}){}",
-                        fmt::join(missingRanks(meeting.links), ", "), seconds, who.size, who.port, rejected.text())));
-    if (rejected.reject(*pending, meeting.secret))
+                        fmt::join(missingRanks(meeting.links), ", "), seconds, who.size, who.port, acceptor.text())));
+    if (acceptor.reject(*pending, meeting.secret))
       continue;
     if (const auto error = misfit(*pending, who, meeting.links)) {
       refuse(pending->socket, *error);
@@ -126,7 +123,7 @@ std::vector<RankAddress> acceptRanks(Meeting &meeting, const TorchEnvironment &w
     }
     const unsigned rank = pending->hello.rank;
     table[rank] = {pending->from.address(), static_cast<uint16_t>(pending->hello.port)};
-    meeting.links[rank] = std::move(pending->socket);
+    meeting.links[rank] = admit(std::move(*pending));
     --left;
   }
   return table;
@@ -171,11 +168,13 @@ Socket connectToMaster(const TorchEnvironment &who, Clock::time_point deadline, 
   }
 }
 
+uint32_t tableBytes(const TorchEnvironment &who) { return static_cast<uint32_t>(who.size * sizeof(RankAddress)); }
+
 /// The table of addresses in rank 0's answer. Throws the error that an answer without one means.
 std::vector<RankAddress> tableIn(const ReceivedAnswer &received, const Endpoint &master, const TorchEnvironment &who,
                                  double seconds) {
-  const auto &[done, answer, body, got] = received;
-  if (got > 0 && std::memcmp(&answer.word, &rendezvousMagic, std::min(got, sizeof rendezvousMagic)) != 0)
+  const auto &[done, answer, body, foreign] = received;
+  if (foreign)
     throw environmentError(
         fmt::format("the listener at {} (MASTER_ADDR={}) is not rank 0 of this program", master.text(), who.address));
   if (done == Transfer::TimedOut)
@@ -185,25 +184,37 @@ std::vector<RankAddress> tableIn(const ReceivedAnswer &received, const Endpoint 
     throw environmentError(
         fmt::format("rank 0 at {} closed the connection before all {} ranks had arrived", master.text(), who.size));
   if (answer.status != 0)
-    throw Error(answer.status == uint32_t(Status::User) ? Status::User : Status::Environment, body);
+    throw Error(answer.status == uint32_t(Status::User) ? Status::User : Status::Environment,
+                body.empty() ? fmt::format("rank 0 at {} refuses this rank", master.text()) : printable(body, true));
   std::vector<RankAddress> table(who.size);
-  if (body.size() != table.size() * sizeof(RankAddress))
-    throw environmentError(fmt::format("the table of addresses must have {} bytes, rank 0 sent {}",
-                                       table.size() * sizeof(RankAddress), body.size()));
+  if (body.size() != tableBytes(who))
+    throw environmentError(
+        fmt::format("the table of addresses must have {} bytes, rank 0 sent {}", tableBytes(who), body.size()));
   std::memcpy(table.data(), body.data(), body.size());
   return table;
 }
 
 /// Other ranks: identify themselves and wait for the address table.
 void arrive(Meeting &meeting, const TorchEnvironment &who, Clock::time_point deadline, double seconds) {
-  Socket link = connectToMaster(who, deadline, seconds, meeting.secret);
-  const Endpoint master = Endpoint::ofPeer(link), here = master.isLoopback() ? master : Endpoint::ofSelf(link);
-  // Not earlier: a free port might be the one that rank 0 needs.
-  meeting.listener = requireListener(listenNear(here.withPort(0), who));
-  const Hello hello{.size = who.size, .rank = who.rank, .port = Endpoint::ofSelf(meeting.listener).port()};
   const auto verdict = deadline + std::chrono::seconds(2); // at the deadline rank 0 says which ranks are missing
-  const std::optional<ReceivedAnswer> refused = introduce(link, hello, meeting.secret, verdict, -1);
-  const ReceivedAnswer received = refused ? *refused : receiveAnswer(link, verdict, -1);
+  const std::string given = meeting.secret;
+  Socket link;
+  Endpoint master;
+  for (Pause pause(deadline, -1);;) { // until rank 0 accepts this rank: it may drop connections among many
+    meeting.secret = given;
+    link = connectToMaster(who, deadline, seconds, meeting.secret);
+    master = Endpoint::ofPeer(link);
+    const Endpoint here = master.isLoopback() ? master : Endpoint::ofSelf(link);
+    // Not earlier: a free port might be the one that rank 0 needs.
+    meeting.listener = requireListener(listenNear(here.withPort(0), who));
+    const Hello hello{.size = who.size, .rank = who.rank, .port = Endpoint::ofSelf(meeting.listener).port()};
+    const std::optional<ReceivedAnswer> instead = introduce(link, hello, meeting.secret, verdict, -1);
+    if (!instead)
+      break;
+    if (!instead->dropped() || !pause.wait())
+      tableIn(*instead, master, who, seconds); // throws
+  }
+  const ReceivedAnswer received = receiveAnswer(link, tableBytes(who), verdict, -1);
   const std::vector<RankAddress> table = tableIn(received, master, who, seconds);
   meeting.job = received.answer.job;
   // Rank 0, and ranks known by loopback addresses of its host, are reached at the address where this rank found rank 0.
@@ -235,13 +246,12 @@ Meeting meet(const TorchEnvironment &who, double seconds) {
 /// Answers every process that comes after the meeting; ends when the event `end` is set.
 static void refuseAll(const Socket &master, const TorchEnvironment &who, const std::string &secret, int end) {
   ConnectionAcceptor acceptor(master, end, who.size);
-  RejectedConnections rejected;
   const std::vector<Socket> none(who.size);
   pollfd ended{end, POLLIN, 0};
   while (::poll(&ended, 1, 0) == 0)
     try {
       const std::optional<PendingConnection> pending = acceptor.next(deadlineIn(3600));
-      if (!pending || rejected.reject(*pending, secret))
+      if (!pending || acceptor.reject(*pending, secret))
         continue;
       const auto other = misfit(*pending, who, none);
       refuse(pending->socket,
@@ -274,10 +284,8 @@ static bool connectToLower(std::vector<Socket> &all, const Meeting &meeting, con
   const Hello hello{.size = who.size, .rank = who.rank, .job = meeting.job};
   for (unsigned rank = 0; rank < who.rank; ++rank) {
     std::string problem;
-    all[rank] = connectPatiently({&meeting.places[rank], 1}, deadline, alarm, problem);
-    if (!all[rank] && Clock::now() < deadline)
-      return false;
-    if (all[rank] && introduceToRank(all[rank], hello, meeting.secret, deadline, alarm, problem))
+    all[rank] = connectToRank({&meeting.places[rank], 1}, hello, meeting.secret, deadline, alarm, problem);
+    if (all[rank])
       continue;
     pollfd failed{alarm, POLLIN, 0}; // if the other rank has failed, the alarm tells why
     if (::poll(&failed, 1, std::min(2000, millisecondsUntil(deadline))) > 0)
@@ -303,7 +311,7 @@ static bool acceptHigher(std::vector<Socket> &all, const Meeting &meeting, const
     if (said.job != meeting.job || said.rank <= who.rank || said.rank >= who.size || all[said.rank] ||
         !pending->knows(meeting.secret))
       continue; // not a rank of this job
-    all[said.rank] = std::move(pending->socket);
+    all[said.rank] = admit(std::move(*pending));
     --left;
   }
   return true;

@@ -1,6 +1,7 @@
 // The wire format of the rendezvous. The rank that connects says hello, gets a challenge, and says hello again with a
-// proof that it knows the job's secret. Rank 0 then answers with the table of addresses, or with the reason why it
-// refuses the rank.
+// proof that it knows the job's secret. The other side then accepts it with an empty answer, or says why it refuses the
+// rank. A connection that ends before that may have been dropped among many: the rank tries again. When all have
+// arrived, rank 0 sends the table of addresses.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,7 +10,7 @@
 namespace cleave {
 
 constexpr uint64_t rendezvousMagic = 0x0a45'5641'454c'430dull; // "\rCLEAVE\n"; differs in another byte order
-constexpr uint32_t rendezvousProtocol = 5;
+constexpr uint32_t rendezvousProtocol = 6;
 
 using Nonce = std::array<uint64_t, 2>;
 using Proof = std::array<uint8_t, 16>;
@@ -25,8 +26,11 @@ struct Hello {
 };
 static_assert(std::has_unique_object_representations_v<Hello> && sizeof(Hello) == 48);
 
-/// What answers a hello, followed by `bytes` bytes: a challenge, rank 0's table of addresses, or the reason for a
-/// refusal.
+/// The longest reason for a refusal, in bytes.
+constexpr uint32_t longestRefusal = 4000;
+
+/// What answers a hello, followed by `bytes` bytes: a challenge, nothing (the rank is accepted), rank 0's table of
+/// addresses, or the reason for a refusal.
 struct Answer {
   uint64_t word = rendezvousMagic;
   uint32_t status = 0, bytes = 0; ///< status: 0, or an exit status

@@ -27,6 +27,14 @@ int millisecondsUntil(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 3600'000));
 }
 
+bool Pause::wait() {
+  pollfd ended{alarm, POLLIN, 0};
+  if (Clock::now() >= deadline || ::poll(&ended, 1, std::min(milliseconds, millisecondsUntil(deadline))) > 0)
+    return false;
+  milliseconds = std::min(2 * milliseconds, 500);
+  return true;
+}
+
 void Socket::close() {
   if (descriptor >= 0)
     ::close(descriptor);
@@ -230,17 +238,14 @@ Socket connectTo(const Endpoint &to, Clock::time_point deadline, int alarm) {
 }
 
 Socket connectPatiently(std::span<const Endpoint> places, Clock::time_point deadline, int alarm, std::string &problem) {
-  for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
+  for (Pause pause(deadline, alarm);;) {
     for (const Endpoint &place : places) {
       Socket made = connectTo(place, std::min(deadline, deadlineIn(20)), alarm);
       if (made || errno == ECANCELED)
         return made;
       problem = std::strerror(errno);
     }
-    if (Clock::now() >= deadline)
-      return Socket();
-    pollfd wait{alarm, POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>(std::min<int64_t>(pause.count(), millisecondsUntil(deadline)))) > 0)
+    if (!pause.wait())
       return Socket();
   }
 }

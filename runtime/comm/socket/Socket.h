@@ -21,6 +21,19 @@ Clock::time_point deadlineIn(double seconds);
 /// Milliseconds until then for poll(): at least 0, rounded up.
 int millisecondsUntil(Clock::time_point deadline);
 
+/// The pauses between attempts: from 10 ms to half a second.
+class Pause {
+public:
+  /// `alarm`: a descriptor that ends the attempts when readable (-1: none).
+  Pause(Clock::time_point deadline, int alarm) : deadline(deadline), alarm(alarm) {}
+  /// Waits; returns whether to try again.
+  bool wait();
+
+private:
+  Clock::time_point deadline;
+  int alarm, milliseconds = 10;
+};
+
 /// Owns a descriptor.
 class Socket {
 public:
