@@ -33,6 +33,8 @@ InputFile::InputFile(std::string name, Status missing) : path(std::move(name)) {
     throw Error(missing, fmt::format("{}: a regular file expected, found {}", path, kindOf(info.st_mode)));
   }
   bytes = uint64_t(info.st_size);
+  permissions = info.st_mode & 07777;
+  user = info.st_uid;
 }
 
 InputFile::~InputFile() {
@@ -41,7 +43,8 @@ InputFile::~InputFile() {
 }
 
 InputFile::InputFile(InputFile &&other) noexcept
-    : path(std::move(other.path)), fd(other.release()), bytes(other.bytes) {}
+    : path(std::move(other.path)), fd(other.release()), bytes(other.bytes), permissions(other.permissions),
+      user(other.user) {}
 
 int InputFile::release() { return std::exchange(fd, -1); }
 

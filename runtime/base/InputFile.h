@@ -21,6 +21,8 @@ public:
   InputFile(InputFile &&) noexcept;
   InputFile(const InputFile &) = delete;
   uint64_t size() const { return bytes; }
+  unsigned mode() const { return permissions; } ///< as chmod has them
+  unsigned owner() const { return user; }
   const std::string &name() const { return path; }
   /// Reads exactly `count` bytes at `offset`; a short file is an environmentError.
   void read(void *to, size_t count, uint64_t offset) const;
@@ -31,6 +33,7 @@ private:
   std::string path;
   int fd = -1;
   uint64_t bytes = 0;
+  unsigned permissions = 0, user = 0;
 };
 
 /// Returns fn(). If it runs out of memory, throws an environmentError that names the file and `bytes`, the size being

@@ -76,13 +76,31 @@ class Ranks(Case):
             self.assertIn(word, text)
 
     def test_a_secret(self):
-        started = start_ranks("mlp", *self.common, "--steps", 2, ranks=2, environment=lambda rank: {"CLEAVE_SECRET": "ours"})
+        """The same secret from a variable and from a file. Another one is told to the rank at once and to rank 0's user."""
+        def file(name, text, mode=0o600):
+            with open(self.path(name), "w") as out:
+                out.write(text)
+            os.chmod(self.path(name), mode)
+            return {"CLEAVE_SECRET_FILE": self.path(name)}
+
+        given = [{"CLEAVE_SECRET": "ours"}, file("secret", "ours\n")]
+        started = start_ranks("mlp", *self.common, "--steps", 2, ranks=2, environment=lambda rank: given[rank])
         self.assertEqual([status for status, _ in end_ranks(started)], [0, 0])
         started = start_ranks("mlp", *self.common[:-1], 3, "--steps", 2, ranks=2,
                               environment=lambda rank: {"CLEAVE_SECRET": f"mine {rank}"})
         ends = end_ranks(started)
-        self.assertEqual([status for status, _ in ends], [3, 2])
-        self.assertIn("does not know the job's secret", ends[0][1])
+        self.assertEqual([status for status, _ in ends], [3, 2], ends)
+        self.assertRegex(ends[0][1], r"\Awarning: a connection from 127.0.0.1:\d+ is refused: it does not know the job's secret\n")
+        self.assertIn("no connection from rank 1 within 3 s", ends[0][1])
+        self.assertIn("rank 0 does not accept the secret of this rank", ends[1][1])
+        for wrong, words in (({"CLEAVE_SECRET": ""}, "CLEAVE_SECRET: the secret is empty"),
+                             ({"CLEAVE_SECRET_FILE": ""}, "CLEAVE_SECRET_FILE=: the secret is empty"),
+                             (file("empty", "\n"), "empty: the secret is empty"), (file("open", "ours", 0o666), "its mode is 0666: chmod 600"),
+                             (file("read", "ours", 0o644), "its mode is 0644: chmod 600"),
+                             ({**given[0], **given[1]}, "CLEAVE_SECRET and CLEAVE_SECRET_FILE are both set")):
+            ends = end_ranks(start_ranks("mlp", *self.common, "--steps", 2, ranks=2, environment=lambda rank: wrong))
+            self.assertEqual([status for status, _ in ends], [2, 2], ends)
+            self.assertIn(words, ends[0][1])
 
     def test_a_process_of_mpi_that_stops(self):
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.path.join(programs.BIN, "mlp"), *map(str, self.common)]

@@ -6,8 +6,9 @@
 
 namespace cleave {
 
-/// The secret that the user gave: CLEAVE_SECRET, or the content of the file CLEAVE_SECRET_FILE; empty if neither is
-/// set.
+/// The secret that the user gave: CLEAVE_SECRET, or the content of the file CLEAVE_SECRET_FILE, without a line break at
+/// the end; empty if neither is set. Throws userError if both are, if the secret is empty, or if others may read or
+/// change the file.
 std::string jobSecret();
 
 /// The first half of the HMAC-SHA-256 (RFC 2104) of a challenge and the hello that answers it.
