@@ -7,6 +7,7 @@
 #include "ir/interpreter/Slices.h"
 #include "ir/interpreter/World.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Thread.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -117,24 +118,29 @@ std::vector<Slots> runDistributed(const DistributedProgram &program, std::vector
   World world(program.mesh);
   std::vector<std::thread> threads;
   const Rounding rounding = currentRounding();
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      RoundingScope scope(rounding);
-      try {
-        Port port(world, rank);
-        Environment environment{context, &port};
-        for (const ScheduledSegment &item : program.schedules[rank]) {
-          auto symbol = program.functions[rank].find(item.segment);
-          if (symbol == program.functions[rank].end())
-            continue;
-          environment.context.microbatch = port.microbatch = item.microbatch;
-          runSegment(functions.at(symbol->second), rank, item.microbatch, slots[rank], environment);
-        }
-        world.finish();
-      } catch (...) {
-        world.fail(std::current_exception());
+  const auto run = [&](int64_t rank) {
+    RoundingScope scope(rounding);
+    try {
+      Port port(world, rank);
+      Environment environment{context, &port};
+      for (const ScheduledSegment &item : program.schedules[rank]) {
+        auto symbol = program.functions[rank].find(item.segment);
+        if (symbol == program.functions[rank].end())
+          continue;
+        environment.context.microbatch = port.microbatch = item.microbatch;
+        runSegment(functions.at(symbol->second), rank, item.microbatch, slots[rank], environment);
       }
-    });
+      world.finish();
+    } catch (...) {
+      world.fail(std::current_exception());
+    }
+  };
+  try {
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      threads.push_back(startThread("a rank of the interpreter", run, rank));
+  } catch (const Error &) { // ends those that run
+    world.fail(std::current_exception());
+  }
   for (std::thread &thread : threads)
     thread.join();
   world.check();

@@ -2,6 +2,7 @@
 #include "partitioner/cluster/MeasureHost.h"
 
 #include "partitioner/cluster/MeasureRanks.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/LocalWorld.h"
 
 #include <algorithm>
@@ -121,22 +122,31 @@ double rate(unsigned cores, double seconds, const std::function<double()> &work)
   std::vector<double> done(cores);
   std::vector<std::thread> threads;
   std::atomic<unsigned> ready = 0;
-  for (unsigned core = 0; core < cores; ++core)
-    threads.emplace_back([&, core] {
-      work(); // warms up memory and clocks
-      ++ready;
-      while (ready < cores)
-        std::this_thread::yield();
-      const double begin = ownSeconds();
-      double amount = 0, spent = 0;
-      do {
-        amount += work();
-        spent = ownSeconds() - begin;
-      } while (spent < seconds);
-      done[core] = amount / spent;
-    });
+  const auto measure = [&](unsigned core) {
+    work(); // warms up memory and clocks
+    ++ready;
+    while (ready < cores)
+      std::this_thread::yield();
+    const double begin = ownSeconds();
+    double amount = 0, spent = 0;
+    do {
+      amount += work();
+      spent = ownSeconds() - begin;
+    } while (spent < seconds);
+    done[core] = amount / spent;
+  };
+  std::optional<Error> failure;
+  try {
+    for (unsigned core = 0; core < cores; ++core)
+      threads.push_back(startThread("measuring a core", measure, core));
+  } catch (const Error &error) { // let those that run end
+    failure = error;
+    ready = cores;
+  }
   for (std::thread &thread : threads)
     thread.join();
+  if (failure)
+    throw *failure;
   double all = 0;
   for (const double amount : done)
     all += amount;

@@ -1,6 +1,7 @@
 // Stacks of a size that does not depend on the user's limit.
 #include "runtime/base/Thread.h"
 
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <pthread.h>
@@ -8,6 +9,13 @@
 namespace cleave {
 
 static constexpr size_t programStack = size_t{64} << 20, leastStack = size_t{8} << 20;
+
+Error noThread(const std::string &what, int code) {
+  return environmentError("no thread can be started for " + what + ": " + std::strerror(code) +
+                          (code == EAGAIN ? "; a limit on processes, threads or memory is reached (ulimit -u, "
+                                            "ulimit -v, pids.max of a container)"
+                                          : ""));
+}
 
 void enlargeStacks() {
   pthread_attr_t attributes;
@@ -46,7 +54,7 @@ void onLargeStack(const std::function<void()> &fn) {
   const int code = pthread_create(&thread, &attributes, run, &call);
   pthread_attr_destroy(&attributes);
   if (code != 0)
-    throw environmentError(std::string("no thread can be started for the program: ") + std::strerror(code));
+    throw noThread("the program", code);
   pthread_join(thread, nullptr);
   if (call.thrown)
     std::rethrow_exception(call.thrown);

@@ -11,6 +11,9 @@
 
 namespace cleave {
 
+/// The error of a thread for `what` that the system cannot start; `code`: of pthread_create.
+Error noThread(const std::string &what, int code);
+
 /// Starts a thread for `what`, for example "rank 3 of 16". Throws an environment error if the system cannot create it
 /// (too little memory for its stack, too many threads). Debuggers and `top -H` show the first 15 characters of the
 /// name.
@@ -20,7 +23,7 @@ template <typename... Args> std::thread startThread(const std::string &what, Arg
     pthread_setname_np(thread.native_handle(), what.substr(0, 15).c_str());
     return thread;
   } catch (const std::system_error &error) {
-    throw environmentError("no thread can be started for " + what + ": " + error.code().message());
+    throw noThread(what, error.code().value());
   }
 }
 

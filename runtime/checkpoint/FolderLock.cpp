@@ -4,6 +4,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
+#include "runtime/base/Thread.h"
 #include "runtime/checkpoint/Leftovers.h"
 
 #include <algorithm>
@@ -289,7 +290,7 @@ FolderLock::FolderLock(std::string name, std::string runName) : folder(std::move
     std::lock_guard lock(activeMutex);
     active().insert(run);
   }
-  thread = std::thread([this] { beat(); });
+  thread = startThread("the checkpoint's lock", [this] { beat(); });
 }
 
 void FolderLock::beat() {

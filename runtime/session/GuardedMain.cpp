@@ -9,11 +9,13 @@
 #include "runtime/session/PrepareProcess.h"
 #include "runtime/session/ProcessWorld.h"
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
+#include <mutex>
 #include <new>
 #include <string>
 #include <system_error>
@@ -72,6 +74,12 @@ static int fail(Status status, const std::string &message) {
   return int(status);
 }
 
+void endAtOnce(const Error &error) {
+  static std::mutex first;
+  first.lock(); // never unlocked: of several threads one ends the process
+  _exit(fail(error.status, error.what()));
+}
+
 /// The exit status of `fn`; prints its exceptions.
 static int guarded(const std::function<int()> &fn) {
   try {
@@ -85,6 +93,8 @@ static int guarded(const std::function<int()> &fn) {
   } catch (const std::system_error &e) { // thrown by fmt::print: a full disk, a closed stream
     if (e.code() == std::errc::broken_pipe && outputReaderLeft())
       return int(Status::Success);
+    if (e.code() == std::errc::resource_unavailable_try_again && !std::ferror(stdout)) // std::thread, std::async
+      return fail(Status::Environment, noThread("the program", EAGAIN).what());
     return fail(Status::Environment, std::ferror(stdout) ? outputLost(e.code().message()) : e.what());
   } catch (const std::exception &e) {
     return fail(Status::Internal, fmt::format("internal error: {}", e.what()));

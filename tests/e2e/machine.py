@@ -240,6 +240,27 @@ class Places(Case):
         for most in (0, 4096):
             self.check_failure(limited(resource.RLIMIT_FSIZE, most), "the limit of file sizes (ulimit -f)")
 
+    def test_too_few_threads(self):
+        """If the system starts no more than so many threads, a program ends with one message, or does the same with fewer."""
+        plan = self.path("p.plan")
+        training = ["--data", DIGITS, "--batch", 20, "--steps", 2, "--quiet", "--threads", 4, "--workers", 2]
+        self.ok("mlp", "plan", "--mesh", "dp=2", "--hidden", 16, "--batch", 20, "-o", plan)
+        library = os.path.join(programs.BUILD, "tests", "faults", "failing_calls.so")
+        for command in (["mlp", "plan", "--mesh", "dp=2", "--hidden", 24, "-o", self.path("other.plan")],
+                        ["mlp", "train", "--mesh", "dp=2", "--hidden", 16, *training, "--checkpoint", self.path("ck"), "--overwrite"],
+                        ["mlp", "check", "--mesh", "dp=2", "--hidden", 16, "--data", DIGITS], ["cleave", "doctor"],
+                        ["cleave", "doctor", "--cluster", self.path("c.toml")],
+                        ["cleave-run", plan, *training[:2], *training[4:]]):
+            refused = 0
+            for threads in range(24):
+                self.use_cache(os.path.join(self.folder.name, f"cache{threads}"))  # so that code is generated
+                status, _, err = run(*command, environment={"LD_PRELOAD": library, "CLEAVE_FAULT_THREADS": str(threads)})
+                refused += status != 0
+                if status == 0:
+                    continue
+                self.check_failure((status, err), "error: no thread can be started for ", "pids.max")
+            self.assertGreater(refused, 0, command)
+
 
 if __name__ == "__main__":
     programs.main()

@@ -1,5 +1,7 @@
-// A library for LD_PRELOAD that lets calls on files fail as disks and network file systems do, and records them.
+// A library for LD_PRELOAD that lets calls on files fail as disks and network file systems do, and records them. It
+// also limits the threads that a process may start.
 //
+// CLEAVE_FAULT_THREADS=N    a process can start no more than N threads, whether or not they have ended
 // CLEAVE_FAULTS=FOLDER      only calls on names below this absolute path, and on files opened there, count
 // CLEAVE_FAULT_LOG=FILE     appends a line for each call that counts: rank, number, call, result, names, data as hex
 // CLEAVE_FAULT_AT=N         the call to disturb, counted from 1 in each process
@@ -19,6 +21,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mutex>
+#include <pthread.h>
 #include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -148,6 +151,13 @@ ssize_t pread(int fd, void *to, size_t bytes, off_t offset) {
   const std::string name = nameOf(fd);
   return name.empty() ? call(fd, to, bytes, offset)
                       : disturb("read", name, EIO, [&] { return call(fd, to, bytes, offset); });
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  static const auto call = real<decltype(&pthread_create)>("pthread_create");
+  static const std::string most = environment("CLEAVE_FAULT_THREADS");
+  static std::atomic<int> started{0};
+  return !most.empty() && started++ >= std::atoi(most.c_str()) ? EAGAIN : call(thread, attributes, start, argument);
 }
 
 int fsync(int fd) {

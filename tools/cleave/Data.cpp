@@ -51,8 +51,11 @@ SplitFound readAll(const PictureSet &set, unsigned threads) {
     }
   };
   std::vector<std::thread> others;
-  for (unsigned i = 1; i < threads; ++i)
-    others.push_back(startThread("reading pictures", work));
+  try {
+    for (unsigned i = 1; i < threads; ++i)
+      others.push_back(startThread("reading pictures", work));
+  } catch (const Error &) { // fewer threads do the same
+  }
   work();
   for (std::thread &other : others)
     other.join();
