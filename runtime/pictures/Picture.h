@@ -63,8 +63,8 @@ enum class DecodeMode : uint8_t {
 /// Throws as decodePicture().
 Picture decodePart(std::span<const uint8_t> file, const std::string &name, const ScaledPart &part, DecodeMode mode);
 
-/// The box, which lies in the picture, scaled to `width` x `height`: Pillow's resize() of the crop, bit for bit. Where
-/// the result is smaller, the filter covers as much of the source as a pixel of the result (antialiasing).
+/// The box, which lies in the picture, scaled to `width` x `height`: resize() of the crop by Pillow 13, bit for bit.
+/// Where the result is smaller, the filter covers as much of the source as a pixel of the result (antialiasing).
 Picture resized(const Picture &picture, const PictureBox &box, int64_t width, int64_t height, Resampling filter);
 
 /// A box with edges between pixels.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Goldens of pictures: files of every kind that is decoded, the pixels that Pillow makes of them, and resized ones.
 
-Needs Pillow and numpy. Writes goldens/pictures: NAME.jpg or NAME.png, NAME.rgb (the bytes of convert("RGB")), for `plain`
+Needs Pillow 13.0.0 and numpy; resize() of earlier versions resizes rows before columns whatever the size, so 30x7 and 50x7 differ.
+Writes goldens/pictures: NAME.jpg or NAME.png, NAME.rgb (the bytes of convert("RGB")), for `plain`
 NAME-WxH-FILTER.rgb, the result of resize() with this filter, and NAME-CHANGE-FACTOR.rgb, that of ImageEnhance or, for the hue, of
 adding to H of convert("HSV"), as torchvision does. plain.tar and plain.rec hold three pictures with labels 2, 0 and 1, the tar with
 a long name and members that are no pictures, the record file (MXNet's) with a record in parts.
@@ -81,7 +82,7 @@ def main():
     large.save(os.path.join(FOLDER, "large.jpg"), quality=85)
     large.save(os.path.join(FOLDER, "large-progressive.jpg"), quality=85, progressive=True)
     large.convert("CMYK").save(os.path.join(FOLDER, "large-cmyk.jpg"), quality=60)
-    for width, height in ((11, 7), (50, 31), (37, 5), (9, 23), (1, 1), (74, 46)):
+    for width, height in ((11, 7), (50, 31), (37, 5), (9, 23), (1, 1), (74, 46), (29, 7), (30, 7), (50, 7)):
         for word, kind in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
             with open(os.path.join(FOLDER, f"plain-{width}x{height}-{word}.rgb"), "wb") as out:
                 out.write(rgb.resize((width, height), kind).tobytes())

@@ -59,8 +59,9 @@ TEST_CASE("pictures of every kind are decoded as by Pillow") {
 
 TEST_CASE("pictures are resized as by Pillow, bit for bit") {
   const Picture picture = decodePicture(bytesOf("plain.png"), "plain.png");
-  const auto [width, height] = GENERATE(std::pair(11, 7), std::pair(50, 31), std::pair(37, 5), std::pair(9, 23),
-                                        std::pair(1, 1), std::pair(74, 46));
+  const auto [width, height] =
+      GENERATE(std::pair(11, 7), std::pair(50, 31), std::pair(37, 5), std::pair(9, 23), std::pair(1, 1),
+               std::pair(74, 46), std::pair(29, 7), std::pair(30, 7), std::pair(50, 7)); // the last two: columns first
   for (const auto &[word, filter] :
        {std::pair("bilinear", Resampling::Bilinear), std::pair("bicubic", Resampling::Bicubic)}) {
     CAPTURE(width, height, word);
