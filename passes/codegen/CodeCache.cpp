@@ -1,6 +1,7 @@
 // Reads, writes and removes the files of a code cache.
 #include "passes/codegen/CodeCache.h"
 #include "runtime/base/AtomicFile.h"
+#include "runtime/base/CacheFile.h"
 #include "runtime/base/Sha256.h"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace cleave::passes {
 namespace fs = std::filesystem;
@@ -27,28 +27,6 @@ std::array<uint8_t, 32> sealOf(const CodeCache::Key &key, std::span<const char> 
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-/// The bytes of a file of this user; empty if there is none, or one with more than `most` bytes. Marks it as used.
-std::vector<char> readOwn(const std::string &path, uint64_t most) {
-  std::vector<char> bytes;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0)
-    return bytes;
-  struct stat info {};
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
-      uint64_t(info.st_size) <= most) {
-    bytes.resize(size_t(info.st_size));
-    size_t done = 0;
-    for (ssize_t got; done < bytes.size() && (got = ::read(fd, bytes.data() + done, bytes.size() - done)) > 0;)
-      done += size_t(got);
-    bytes.resize(done);
-    if (const auto used = std::chrono::system_clock::from_time_t(info.st_mtim.tv_sec);
-        std::chrono::system_clock::now() - used > lazy)
-      ::futimens(fd, nullptr);
-  }
-  ::close(fd);
-  return bytes;
-}
-
 } // namespace
 
 uint64_t CodeCache::share() const { return most / folders; }
@@ -63,15 +41,19 @@ std::string CodeCache::fileOf(const Key &key) const { return folderOf(key) + "/"
 std::optional<std::vector<char>> CodeCache::find(const Key &key) const {
   if (folder.empty())
     return std::nullopt;
-  std::vector<char> bytes = readOwn(fileOf(key), share());
+  const std::string path = fileOf(key);
+  const OwnFile file = readOwnFile(path, share());
+  const std::span<const char> bytes = file.content;
   constexpr size_t sealed = sizeof(Key);
   if (bytes.size() < sealed)
     return std::nullopt;
-  const auto seal = sealOf(key, std::span(bytes).subspan(sealed));
+  const auto code = bytes.subspan(sealed);
+  const auto seal = sealOf(key, code);
   if (!std::equal(seal.begin(), seal.end(), bytes.begin(), [](uint8_t a, char b) { return a == uint8_t(b); }))
     return std::nullopt;
-  bytes.erase(bytes.begin(), bytes.begin() + sealed);
-  return bytes;
+  if (std::chrono::system_clock::now() - std::chrono::system_clock::from_time_t(file.written) > lazy) // mark as used
+    ::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  return std::vector<char>(code.begin(), code.end());
 }
 
 void CodeCache::put(const Key &key, std::span<const char> code) const {

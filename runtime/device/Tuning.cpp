@@ -42,23 +42,6 @@ std::optional<Choices> parse(const std::string &text) {
   return choices;
 }
 
-enum class Found { Nothing, Record, OtherFile };
-
-/// Reads the record of `file`. A file that cannot be read counts as another file.
-Found readRecord(const std::string &file, Choices &choices) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error))
-    return Found::Nothing;
-  try {
-    if (auto found = parse(readTextFile(file, Status::Environment, 64 << 20))) {
-      choices = std::move(*found);
-      return Found::Record;
-    }
-  } catch (const Error &) {
-  }
-  return Found::OtherFile;
-}
-
 /// The folder of a file, made if it was missing and can be made.
 std::filesystem::path folderFor(const std::string &file) {
   const auto parent = std::filesystem::path(file).parent_path();
@@ -77,12 +60,38 @@ std::string print(const Choices &choices) {
 Tuning::Tuning(const std::string &where) : enabled(where != "off") {
   if (!enabled)
     return;
-  file = where.empty() ? cacheFile("tuning.json") : where;
-  if (file.empty() || readRecord(file, choices) != Found::OtherFile)
+  cached = where.empty();
+  file = cached ? cacheFile("tuning.json") : where;
+  const std::string problem = read(choices);
+  if (problem.empty())
     return;
-  std::fputs(fmt::format("warning: {}: is not a tuning record and is ignored\n", file).c_str(), stderr);
-  if (!where.empty())
+  std::fputs(fmt::format("warning: {}: {} and is ignored\n", file, problem).c_str(), stderr);
+  if (!cached)
     file.clear();
+}
+
+std::string Tuning::read(std::map<std::string, std::string> &into) const {
+  constexpr uint64_t most = 64 << 20;
+  std::error_code error;
+  if (file.empty() || !std::filesystem::exists(file, error))
+    return "";
+  std::string text;
+  if (cached) {
+    OwnFile own = readOwnFile(file, most);
+    if (!own.problem.empty())
+      return own.problem;
+    text = std::move(own.content);
+  } else {
+    try {
+      text = readTextFile(file, Status::Environment, most);
+    } catch (const Error &) { // is as one that is no record
+    }
+  }
+  auto found = parse(text);
+  if (!found)
+    return "is not a tuning record";
+  into = std::move(*found);
+  return "";
 }
 
 Tuning::~Tuning() { unlock(); }
@@ -107,7 +116,7 @@ void Tuning::lock() {
          std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   Choices others;
-  readRecord(file, others);
+  read(others);
   for (const auto &[key, choice] : others)
     choices[key] = choice;
 }
@@ -133,7 +142,7 @@ void Tuning::save() {
   if (!file.empty() && changed)
     try {
       Choices all;
-      readRecord(file, all);
+      read(all);
       all.insert(choices.begin(), choices.end());
       folderFor(file);
       AtomicFile out(file);

@@ -11,7 +11,8 @@ namespace cleave {
 class Tuning {
 public:
   /// `where`: the file in which choices are stored; "": tuning.json in the user's cache; "off": nothing is measured or
-  /// stored. A file that is not a valid record is ignored, with a warning; it is replaced only in the cache.
+  /// stored. A file that is not a valid record, or one in the cache that others may have written, is ignored, with a
+  /// warning; it is replaced only in the cache.
   explicit Tuning(const std::string &where);
   ~Tuning();
   Tuning(const Tuning &) = delete;
@@ -35,8 +36,12 @@ private:
   void lock();
   void unlock();
 
-  std::string file; ///< empty: choices are not stored
-  int folder = -1;  ///< locked
+  /// Reads the record; returns why it is ignored, or nothing.
+  std::string read(std::map<std::string, std::string> &into) const;
+
+  std::string file;    ///< empty: choices are not stored
+  bool cached = false; ///< in the user's cache
+  int folder = -1;     ///< locked
   bool enabled = true, held = false, missed = false;
   std::map<std::string, std::string> choices;
   bool changed = false;

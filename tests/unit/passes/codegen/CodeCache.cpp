@@ -85,6 +85,10 @@ TEST_CASE("damaged files of the code cache are as none, and are replaced") {
   }
   cache.put(keyFor(1), codeFor(1));
   CHECK(cache.find(keyFor(1)) == codeFor(1));
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add); // others may have written it
+  CHECK(!cache.find(keyFor(1)));
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::remove);
+  CHECK(cache.find(keyFor(1)) == codeFor(1));
 
   cache.put(crowded(2), codeFor(2)); // a whole file under another name
   cache.put(crowded(3), codeFor(3));
