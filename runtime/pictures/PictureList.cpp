@@ -1,8 +1,7 @@
 // Lists folders, and reads what is listed.
 #include "runtime/pictures/PictureList.h"
 #include "runtime/base/Error.h"
-#include "runtime/base/InputFile.h"
-#include "runtime/pictures/Shards.h"
+#include "runtime/base/Sha256.h"
 
 #include <algorithm>
 #include <array>
@@ -49,9 +48,10 @@ constexpr uint64_t mostBytes = uint64_t{1} << 30; // of a picture's file
 
 } // namespace
 
-PictureList::PictureList(const std::string &folder) {
+PictureList::PictureList(const std::string &folder) : root(folder + "/") {
   if (fs::path(folder).extension() == ".rec") {
     type = Kind::Records;
+    root = folder.substr(0, folder.rfind('/') + 1); // npos + 1 is 0
     listShard(folder);
     return;
   }
@@ -121,12 +121,26 @@ void PictureList::listFiles(const std::string &folder, int32_t label,
   above.pop_back();
 }
 
+std::vector<ShardPicture> PictureList::picturesOf(const InputFile &shard) const {
+  const FileState before = shard.state();
+  const ByteSource source = sourceOf(shard);
+  std::vector<ShardPicture> found =
+      type == Kind::Tars ? indexedPicturesOfTar(source, shard.name(), before) : picturesOfRecords(source);
+  if (shard.state() != before)
+    throw environmentError(fmt::format("{}: was changed while it was listed", shard.name()));
+  return found;
+}
+
 void PictureList::listShard(const std::string &path) {
   const InputFile file(path, Status::User);
-  const ByteSource source = sourceOf(file);
-  const auto found = type == Kind::Tars ? indexedPicturesOfTar(source, path) : picturesOfRecords(source);
+  const std::vector<ShardPicture> found = picturesOf(file);
   if (found.empty())
     throw userError(fmt::format("{}: holds no picture", path));
+  std::error_code error;
+  if (const std::string index = fs::path(path).replace_extension(".idx");
+      type == Kind::Records && fs::exists(index, error))
+    checkRecordIndex(readTextFile(index, Status::User), index, path, found);
+  states.push_back(file.state());
   firsts.push_back(count());
   for (const ShardPicture &each : found) {
     const uint64_t number = static_cast<uint64_t>(count() - firsts.back());
@@ -150,18 +164,98 @@ std::string PictureList::name(int64_t index) const {
   return fmt::format("{}{}{}", file, type == Kind::Tars ? ": " : "/", texts.c_str() + entry.name);
 }
 
+/// A file that was written to or replaced holds other pictures at the places that are known. If only its owner, mode or
+/// names changed, its list is the same.
+void PictureList::requireUnchanged(const InputFile &shard, uint32_t number) const {
+  const std::lock_guard lock(mutex);
+  FileState &known = states[number];
+  const FileState now = shard.state();
+  if (now == known)
+    return;
+  const auto refuse = [&](const std::string &what) {
+    throw environmentError(fmt::format("{}: {} since it was listed, so pictures would be read from wrong places; start "
+                                       "again, with --resume and --new-data if there is a checkpoint",
+                                       shard.name(), what));
+  };
+  if (now.inode != known.inode)
+    refuse("was replaced by another file");
+  if (now.size != known.size)
+    refuse(fmt::format("was changed from {} bytes to {}", known.size, now.size));
+  if (now.written != known.written)
+    refuse("was written to");
+  const auto first = firsts[number], next = number + 1 < firsts.size() ? firsts[number + 1] : count();
+  const std::vector<ShardPicture> found = picturesOf(shard);
+  bool same = static_cast<int64_t>(found.size()) == next - first;
+  for (int64_t i = first; same && i < next; ++i) {
+    const ShardPicture &picture = found[static_cast<size_t>(i - first)];
+    same = picture.offset == at(i).offset && picture.size == at(i).size && picture.label == at(i).label;
+  }
+  if (!same)
+    refuse("was written to");
+  known = now;
+}
+
 std::vector<uint8_t> PictureList::read(int64_t index) const {
+  return withRetries([&] { return readOnce(index); });
+}
+
+std::vector<uint8_t> PictureList::readOnce(int64_t index) const {
   const Entry &entry = at(index);
   const InputFile file(type == Kind::Folder ? name(index) : files[entry.file]);
+  if (type != Kind::Folder)
+    requireUnchanged(file, entry.file);
   const uint64_t size = type == Kind::Folder ? file.size() : entry.size;
   if (size > mostBytes)
     throw environmentError(
         fmt::format("{}: the file of a picture has at most {} bytes, found {}", name(index), mostBytes, size));
-  if (type == Kind::Records)
-    return pictureOfRecord(sourceOf(file), {"", entry.offset, entry.size, entry.label});
-  std::vector<uint8_t> bytes(static_cast<size_t>(size));
-  file.read(bytes.data(), bytes.size(), entry.offset);
+  std::vector<uint8_t> bytes;
+  if (type == Kind::Records) {
+    bytes = pictureOfRecord(sourceOf(file), {"", entry.offset, entry.size, entry.label, 0});
+  } else {
+    bytes.resize(static_cast<size_t>(size));
+    file.read(bytes.data(), bytes.size(), entry.offset);
+  }
+  if (type != Kind::Folder) // nor meanwhile
+    requireUnchanged(file, entry.file);
   return bytes;
+}
+
+std::string PictureList::fingerprint() const {
+  constexpr int64_t mostSizes = 4096, mostRead = 256;
+  Sha256 hash;
+  const auto addText = [&](std::string_view text) {
+    hash.update({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+    hash.update(std::array<uint8_t, 1>{}); // ends it
+  };
+  const auto addNumber = [&](uint64_t number) {
+    hash.update({reinterpret_cast<const uint8_t *>(&number), sizeof number});
+  };
+  // At most so many indices, spread evenly.
+  const auto some = [&](int64_t most) {
+    std::vector<int64_t> list(static_cast<size_t>(std::min(most, count())));
+    for (size_t i = 0; i < list.size(); ++i)
+      list[i] = static_cast<int64_t>(i) * count() / static_cast<int64_t>(list.size());
+    return list;
+  };
+  for (const std::string &name : names)
+    addText(name);
+  for (const std::string &file : files)
+    addText(std::string_view(file).substr(root.size()));
+  for (const Entry &entry : entries) {
+    if (type == Kind::Folder)
+      addText(texts.c_str() + entry.name);
+    for (const uint64_t number : {entry.offset, entry.size, uint64_t{entry.file}, static_cast<uint64_t>(entry.label)})
+      addNumber(number);
+  }
+  if (type == Kind::Folder)
+    for (const int64_t index : some(mostSizes))
+      addNumber(withRetries([&] { return InputFile(name(index)).size(); }));
+  for (const int64_t index : some(mostRead)) {
+    const std::vector<uint8_t> bytes = read(index);
+    addNumber(bytes.size());
+    hash.update(bytes);
+  }
+  return "sha256:" + toHex(hash.finish());
 }
 
 } // namespace cleave

@@ -2,6 +2,7 @@
 // magic number, a word with kind and length, and so many bytes, filled up to a multiple of four. A picture that holds
 // the magic number at such a place is cut there into parts, without the number itself.
 #include "runtime/base/Error.h"
+#include "runtime/base/ParseNumber.h"
 #include "runtime/pictures/Shards.h"
 
 #include <algorithm>
@@ -9,6 +10,9 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
+#include <set>
+#include <sstream>
+#include <string_view>
 
 namespace cleave {
 namespace {
@@ -87,10 +91,37 @@ std::vector<ShardPicture> picturesOfRecords(const ByteSource &file) {
     const float label = headerOf(file, at, bytes).first.label;
     if (!(label >= 0 && label < 0x1p31F && label == std::floor(label)))
       refuse(file, at, fmt::format("a label must be a whole number of at least 0, found {}", label));
-    found.push_back({"", at, end - at, static_cast<int32_t>(label)});
+    found.push_back({"", at, end - at, static_cast<int32_t>(label), 0});
     at = end;
   }
   return found;
+}
+
+void checkRecordIndex(const std::string &text, const std::string &name, const std::string &records,
+                      const std::vector<ShardPicture> &found) {
+  std::set<uint64_t> begins;
+  for (const ShardPicture &record : found)
+    begins.insert(record.offset);
+  const auto differs = [&](const std::string &what) {
+    throw userError(
+        fmt::format("{}: {}; the index is of another state of {}: make it anew, or remove it, since it is not "
+                    "needed",
+                    name, what, records));
+  };
+  std::set<uint64_t> listed;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' '))
+      line.pop_back();
+    if (line.empty())
+      continue;
+    const auto offset = parseNumber<uint64_t>(std::string_view(line).substr(line.find_last_of("\t ") + 1));
+    if (!offset || !begins.contains(*offset))
+      differs(fmt::format("the line \"{}\" ends with no offset at which a record begins", line));
+    listed.insert(*offset);
+  }
+  if (listed.size() != begins.size())
+    differs(fmt::format("lists {} records, the file has {}", listed.size(), begins.size()));
 }
 
 std::vector<uint8_t> pictureOfRecord(const ByteSource &file, const ShardPicture &record) {

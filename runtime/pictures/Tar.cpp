@@ -81,7 +81,13 @@ public:
       if (archive_entry_filetype(entry) == AE_IFREG)
         member(entry);
     }
+    checkEnd();
     finishSample();
+    if (found.empty() && !dotted.empty())
+      refuse(fmt::format(
+          "member \"{}\": a key ends at the first dot of a name, as WebDataset has it, so this is \"{}\" of "
+          "sample \"{}\"; no member is KEY.jpg, KEY.jpeg or KEY.png",
+          dotted, split(dotted).suffix, split(dotted).key));
     return std::move(found);
   }
 
@@ -95,6 +101,23 @@ private:
   }
   [[noreturn]] void refuse(const std::string &what) const { throw userError(fmt::format("{}: {}", tar.name, what)); }
 
+  /// A tar ends with blocks of zeros: what is cut off lacks them, and what is appended to a whole tar follows them.
+  void checkEnd() const {
+    constexpr uint64_t block = 512, looked = 1 << 16;
+    const auto zeros = [&](uint64_t from, uint64_t to) {
+      std::vector<uint8_t> bytes(static_cast<size_t>(to - from));
+      tar.read(bytes.data(), bytes.size(), from);
+      return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; });
+    };
+    const la_int64_t at = archive_filter_bytes(handle.get(), 0);
+    const auto end = static_cast<uint64_t>(std::max<la_int64_t>(at, 0));
+    if (end < block || end > tar.size || !zeros(end - block, end))
+      refuse(fmt::format("is cut off: its {} bytes do not end with the blocks of zeros that end a tar{}", tar.size,
+                         sample.empty() ? "" : fmt::format(", the last sample is \"{}\"", sample)));
+    if (!zeros(end, std::min(tar.size, end + looked)))
+      refuse(fmt::format("goes on after its end at byte {}: is it several tars in one file?", end));
+  }
+
   void member(archive_entry *entry) {
     const char *given = archive_entry_pathname(entry);
     const std::string path = given ? given : "";
@@ -103,12 +126,15 @@ private:
     const la_int64_t size = archive_entry_size(entry), offset = archive_filter_bytes(handle.get(), 0);
     if (size < 0 || offset < 0 || static_cast<uint64_t>(offset) > tar.size ||
         static_cast<uint64_t>(size) > tar.size - static_cast<uint64_t>(offset))
-      refuse(fmt::format("member \"{}\": its {} bytes at offset {} reach beyond the tar's {}", path, size, offset,
-                         tar.size));
+      refuse(fmt::format("is cut off: member \"{}\": its {} bytes at offset {} reach beyond the tar's {}", path, size,
+                         offset, tar.size));
     const auto [key, suffix] = split(path);
     const bool picture = suffix == "jpg" || suffix == "jpeg" || suffix == "png";
-    if (!picture && suffix != "cls")
+    if (!picture && suffix != "cls") {
+      if (dotted.empty() && (suffix.ends_with(".jpg") || suffix.ends_with(".jpeg") || suffix.ends_with(".png")))
+        dotted = path;
       return;
+    }
     if (key != sample) {
       finishSample();
       sample = key;
@@ -116,9 +142,9 @@ private:
     if (picture ? current.has_value() : label.has_value())
       refuse(fmt::format("member \"{}\": sample \"{}\" has a second {}", path, key, picture ? "picture" : "label"));
     if (picture)
-      current = ShardPicture{key, static_cast<uint64_t>(offset), static_cast<uint64_t>(size), 0};
+      current = ShardPicture{key, static_cast<uint64_t>(offset), static_cast<uint64_t>(size), 0, 0};
     else
-      label = readLabel(path, size);
+      label = readLabel(path, size), labelOffset = static_cast<uint64_t>(offset);
   }
 
   int32_t readLabel(const std::string &path, la_int64_t size) {
@@ -140,6 +166,7 @@ private:
       refuse(fmt::format("sample \"{}\": has no {}", sample, current ? ".cls" : "picture (.jpg, .jpeg or .png)"));
     if (current) {
       current->label = *label;
+      current->labelOffset = labelOffset;
       found.push_back(std::move(*current));
     }
     current.reset();
@@ -150,8 +177,10 @@ private:
   Reading reading;
   std::unique_ptr<archive, int (*)(archive *)> handle;
   std::string sample;
+  std::string dotted; ///< the first picture whose name has a dot in what should be its key
   std::optional<ShardPicture> current;
   std::optional<int32_t> label;
+  uint64_t labelOffset = 0;
   std::vector<ShardPicture> found;
 };
 

@@ -4,7 +4,7 @@ Standard library only.
 
 pictures.py --build BUILD [unittest arguments]
 """
-import io, json, os, shutil, tarfile
+import io, json, os, shutil, tarfile, time
 
 import programs
 from e2e import Case
@@ -128,6 +128,20 @@ class Pictures(Case):
             g.write(f.read()[:-4])
         self.refused(*train, folder, word="reach beyond the file's")
         self.assertFalse(os.path.exists(out))
+
+    def test_a_tar_that_changes_while_it_is_trained_on(self):
+        tars = self.tars(self.pictures())
+        changed, metrics = os.path.join(tars, "train", "0.tar"), self.path("m.jsonl")
+        ranks = programs.start_ranks("resnet", "train", *TRAIN, "--data", tars, "--epochs", 10000, "--quiet", "--metrics", metrics, ranks=1)
+        until = time.monotonic() + 60
+        while len(programs.read_losses(metrics)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        with open(changed, "rb") as f, open(changed + ".new", "wb") as g:
+            g.write(f.read())
+        os.rename(changed + ".new", changed)
+        (status, err), = programs.end_ranks(ranks)
+        self.assertEqual(status, 3, err)
+        self.assertIn("0.tar: was replaced by another file since it was listed", err)
 
     def test_damaged_files_stop_or_are_skipped(self):
         folder = self.pictures()

@@ -1,6 +1,7 @@
 // Hashes, number formats, random numbers.
 #include "runtime/base/Error.h"
 #include "runtime/base/Flops.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/Sha256.h"
 #include "runtime/device/Philox.h"
@@ -9,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cerrno>
 #include <limits>
 #include <vector>
 
@@ -173,4 +175,26 @@ TEST_CASE("the word that is meant is the nearest one") {
     CHECK(std::string(error.what()) ==
           "--sed is not an option of p train; did you mean --seed? (p train --help lists the options)");
   }
+}
+
+TEST_CASE("what may pass is tried again, and only that") {
+  const auto tried = [](int code, int failures) {
+    int calls = 0;
+    try {
+      const int result = withRetries([&] {
+        if (++calls <= failures)
+          throw FileError(Status::Environment, "a.jpg: cannot be read", code);
+        return 7;
+      });
+      return std::pair(calls, std::to_string(result));
+    } catch (const FileError &error) {
+      CHECK((error.code == code && error.status == Status::Environment));
+      return std::pair(calls, std::string(error.what()));
+    }
+  };
+  CHECK(tried(EIO, 0) == std::pair(1, std::string("7")));
+  CHECK(tried(EIO, 2) == std::pair(3, std::string("7")));
+  CHECK(tried(0, 9) == std::pair(4, std::string("a.jpg: cannot be read; tried 4 times"))); // the file ends early
+  CHECK(tried(ENOENT, 1) == std::pair(1, std::string("a.jpg: cannot be read")));
+  CHECK(tried(EACCES, 1) == std::pair(1, std::string("a.jpg: cannot be read")));
 }

@@ -7,11 +7,16 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 using namespace cleave;
 using Catch::Matchers::Contains;
@@ -131,15 +136,34 @@ TEST_CASE("the index of a tar is made anew for another file, and where it is dam
   std::string index((std::istreambuf_iterator<char>(in)), {});
   const size_t at = index.find("\"a\"");
   REQUIRE(at != std::string::npos);
-  const size_t label = index.find(",3]", at);
+  const size_t label = index.find(",3,", at);
   REQUIRE(label != std::string::npos);
   index[label + 1] = '5'; // the index is used
   put(files[0], index);
   CHECK(labels() == std::vector<int32_t>{5});
   for (const std::string text : {std::string("{"), std::string("[]"), index.substr(0, index.size() / 2),
-                                 index.substr(0, label) + ",-1]" + index.substr(label + 3)}) {
+                                 index.substr(0, label) + ",-1," + index.substr(label + 3)}) {
     put(files[0], text);
     CHECK(labels() == std::vector<int32_t>{3});
+  }
+  const auto written = fs::last_write_time(tar);
+  put(tar, member("a.jpg", "x") + member("a.cls", "4") + end); // the same file, size and time, other labels
+  fs::last_write_time(tar, written);
+  CHECK(labels() == std::vector<int32_t>{4});
+  // The file system knows no difference: headers and labels of some members tell it.
+  nlohmann::json stale = nlohmann::json::parse(index), now = nlohmann::json::parse(std::ifstream(files[0]));
+  stale["state"] = now["state"];
+  put(files[0], stale.dump());
+  CHECK(labels() == std::vector<int32_t>{4});
+  now["pictures"][0][3] = 5;
+  put(files[0], now.dump());
+  CHECK(labels() == std::vector<int32_t>{5}); // the index is used
+  fs::permissions(files[0], fs::perms::group_write, fs::perm_options::add);
+  CHECK(labels() == std::vector<int32_t>{4}); // others may have written it
+  if (geteuid() == 0) {
+    put(files[0], now.dump());
+    REQUIRE(chown(files[0].c_str(), 12345, 12345) == 0);
+    CHECK(labels() == std::vector<int32_t>{4});
   }
   fs::remove(tar);
   put(tar, member("b.jpg", "y") + member("b.cls", "7") + end);
@@ -147,6 +171,76 @@ TEST_CASE("the index of a tar is made anew for another file, and where it is dam
   fs::remove_all(folder.path("cache"));
   put(folder.path("cache"), "no folder");
   CHECK(labels() == std::vector<int32_t>{7});
+}
+
+TEST_CASE("a tar or record file that changes while it is used is refused") {
+  test::TemporaryFolder folder;
+  const CacheIn cache(folder.path("cache"));
+  for (const std::string suffix : {"tar", "rec"}) {
+    CAPTURE(suffix);
+    fs::create_directories(folder.path(suffix));
+    const std::string path = folder.path(suffix) + "/0." + suffix, whole = goldens + "/plain." + suffix;
+    const auto listed = [&] {
+      fs::remove(path);
+      fs::copy_file(whole, path);
+      fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+      return std::make_unique<PictureList>(folder.path(suffix));
+    };
+    const auto refused = [&](const PictureList &list, const std::string &why) {
+      CHECK_THROWS_WITH(list.read(0), Contains("0." + suffix) && Contains(why) && Contains("since it was listed"));
+    };
+    const std::vector<uint8_t> bytes = contentOf(whole);
+    const std::string text(bytes.begin(), bytes.end());
+    auto list = listed();
+    fs::copy_file(whole, folder.path("other"), fs::copy_options::overwrite_existing);
+    fs::last_write_time(folder.path("other"), fs::last_write_time(path));
+    fs::rename(folder.path("other"), path);
+    refused(*list, "was replaced by another file");
+    list = listed();
+    put(path, text);
+    refused(*list, "was written to");
+    list = listed();
+    put(path, text.substr(0, text.size() / 2));
+    refused(*list, fmt::format("was changed from {} bytes to {}", text.size(), text.size() / 2));
+    list = listed();
+    fs::permissions(path, fs::perms::owner_read); // only the mode
+    CHECK(list->read(0) == contentOf(goldens + "/plain.jpg"));
+    fs::permissions(path, fs::perms::owner_write, fs::perm_options::add);
+    const auto written = fs::last_write_time(path);
+    std::string other = text; // the label of the first picture, with the time kept
+    if (suffix == "tar")
+      other.at(picturesOfTar(inMemory(bytes)).at(0).labelOffset) = '1';
+    else
+      other.at(12 + 2) = '\x40', other.at(12 + 3) = '\x40'; // 3.0f
+    put(path, other);
+    fs::last_write_time(path, written);
+    refused(*list, "was written to");
+  }
+}
+
+TEST_CASE("a list of pictures has a fingerprint, wherever it lies") {
+  test::TemporaryFolder folder;
+  const CacheIn cache(folder.path("cache"));
+  const auto of = [&](const std::string &name) { return PictureList(folder.path(name)).fingerprint(); };
+  for (const char *name : {"a/cat/1.jpg", "a/cat/2.jpg", "a/dog/1.jpg"})
+    put(folder.path(name), name);
+  const std::string first = of("a");
+  CHECK_THAT(first, Catch::Matchers::StartsWith("sha256:"));
+  fs::copy(folder.path("a"), folder.path("b"), fs::copy_options::recursive);
+  CHECK(of("b") == first);
+  put(folder.path("b/dog/1.jpg"), "b/dog/1.jpg"); // of the same size
+  CHECK(of("b") != first);
+  put(folder.path("b/dog/1.jpg"), "a/dog/1.jpg");
+  CHECK(of("b") == first);
+  fs::rename(folder.path("b/cat/2.jpg"), folder.path("b/cat/3.jpg"));
+  CHECK(of("b") != first);
+  const std::string end(1024, '\0');
+  put(folder.path("t/0.tar"), member("a.jpg", "x") + member("a.cls", "3") + end);
+  put(folder.path("u/0.tar"), member("a.jpg", "x") + member("a.cls", "4") + end);
+  put(folder.path("v/0.tar"), member("a.jpg", "y") + member("a.cls", "3") + end);
+  CHECK(of("t") == of("t")); // from the index, too
+  CHECK(of("t") != of("u"));
+  CHECK(of("t") != of("v"));
 }
 
 TEST_CASE("a folder's classes and files are sorted by name") {
@@ -202,8 +296,17 @@ TEST_CASE("tars are refused with the member and the rule") {
   refused(member("b.jpg", "x") + member("b.cls", "-1"), "found \"-1\"");
   refused(member("b.jpg", "x") + member("b.cls", "99999999999"), "found \"99999999999\"");
   refused(member("b.jpg", "x") + member("b.png", "x"), "a second picture");
-  refused(member("b.jpg", "x", int64_t{1} << 32), "reach beyond the tar's");
+  refused(member("b.jpg", "x", int64_t{1} << 32), "is cut off: member \"b.jpg\"");
   refused(std::string(600, 'x'), "is not a tar");
+  refused(member("clip.0.jpg", "x") + member("clip.0.cls", "1"),
+          "member \"clip.0.jpg\": a key ends at the first dot of a name");
+  CHECK(tarOf(one + member("a.seg.png", "x")).size() == 1); // another picture of the sample is left out
+  const std::string zeros(1024, '\0');
+  refused(one + zeros + one, "goes on after its end at byte");
+  for (const size_t size : {one.size(), one.size() - 1024, one.size() - 1024 + 512, size_t{512 + 512}}) {
+    CAPTURE(size); // half a tar
+    CHECK_THROWS_WITH(tarOf(one.substr(0, size), false), Contains("a.shard: is cut off"));
+  }
   std::string torn = one;
   torn[512 + 512 + 3] ^= 1; // the second header's name
   CHECK_THROWS_AS(tarOf(torn), Error);
@@ -225,4 +328,23 @@ TEST_CASE("record files are refused with the offset and the rule") {
   CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(7, 0x40))), Contains("part 0 is of kind 2"));
   CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(8, 2))), Contains("one label, found 2"));
   CHECK_THROWS_WITH(picturesOfRecords(inMemory(altered(15, 0xbf))), Contains("must be a whole number"));
+}
+
+TEST_CASE("an index that does not fit its record file is refused") {
+  test::TemporaryFolder folder;
+  const std::string records = folder.path("train.rec"), index = folder.path("train.idx");
+  fs::copy_file(goldens + "/plain.rec", records);
+  std::string fits;
+  for (const ShardPicture &record : picturesOfRecords(inMemory(contentOf(records))))
+    fits = fmt::format("{}\t{}\n", record.offset, record.offset) + fits; // in any order
+  const auto count = [&](const std::string &text) {
+    put(index, text);
+    return PictureList(records).count();
+  };
+  CHECK(count(fits) == 3);
+  CHECK(count("0\t0\r\n" + fits) == 3);
+  CHECK_THROWS_WITH(count(fits.substr(fits.find('\n') + 1)),
+                    Contains("train.idx: lists 2 records, the file has 3") && Contains("of another state of"));
+  CHECK_THROWS_WITH(count(fits + "7\t4\n"), Contains("train.idx: the line \"7\t4\" ends with no offset"));
+  CHECK_THROWS_WITH(count("some text"), Contains("the line \"some text\""));
 }
