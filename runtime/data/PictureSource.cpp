@@ -205,15 +205,15 @@ void PictureSource::read(const SampleId &sample, Random &random, std::span<std::
       break;
     try {
       readPicture(from, index, known == Unknown, random, pixels);
-    } catch (const Error &error) {
+    } catch (const DamagedPicture &error) {
       if (!skips)
         throw environmentError(
             fmt::format("{}; --bad-files skip trains on another picture in its place", error.what()));
-      from.states[static_cast<size_t>(index)] = Bad;
+      note(from, index, Bad);
       continue;
     }
     if (skips)
-      from.states[static_cast<size_t>(index)] = Good;
+      note(from, index, Good);
     break;
   }
   if (to[1]) {
@@ -222,12 +222,29 @@ void PictureSource::read(const SampleId &sample, Random &random, std::span<std::
   }
 }
 
-std::vector<int64_t> PictureSource::skipped() const {
+/// Keeps what a decoder says of a picture. All that read it must hear the same.
+void PictureSource::note(Part &part, int64_t index, State found) const {
+  State known = Unknown;
+  if (part.states[static_cast<size_t>(index)].compare_exchange_strong(known, found) || known == found)
+    return;
+  throw environmentError(fmt::format("{}: was {} when it was read before and is {} now, so it was changed while it is "
+                                     "trained on",
+                                     part.set->name(index), known == Good ? "good" : "damaged",
+                                     found == Good ? "good" : "damaged"));
+}
+
+std::vector<int64_t> PictureSource::skipped(Split split) const {
+  const std::vector<std::atomic<State>> &states = part(split).states;
   std::vector<int64_t> found;
-  for (size_t i = 0; i < train.states.size(); ++i)
-    if (train.states[i] == Bad)
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i] == Bad)
       found.push_back(static_cast<int64_t>(i));
   return found;
+}
+
+bool PictureSource::isGood(Split split, int64_t index) const {
+  const std::vector<std::atomic<State>> &states = part(split).states;
+  return static_cast<size_t>(index) < states.size() && states[static_cast<size_t>(index)] == Good;
 }
 
 void PictureSource::readFile(const std::string &path, Split split, Random &random, std::byte *to) const {

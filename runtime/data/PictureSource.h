@@ -46,14 +46,17 @@ public:
   int64_t samples(Split split) const override { return part(split).set ? part(split).set->count() : 0; }
   std::vector<int64_t> shards(Split split) const override;
   /// A damaged file is an environmentError that names it. If they are skipped, picture and label are those of the next
-  /// sample of the split that is good, on whatever rank: each file is decoded once as a whole to know that.
+  /// sample of the split that is good, on whatever rank: each file is decoded once as a whole to know that. What could
+  /// not be read is never skipped, since another rank may read it.
   void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override;
 
   const std::vector<std::string> &classes() const { return names; }
   const AppliedTransforms &transforms(Split split) const { return *part(split).transforms; }
   std::string name(Split split, int64_t index) const { return part(split).set->name(index); }
-  /// The training samples that were skipped so far, by index.
-  std::vector<int64_t> skipped() const;
+  /// The samples of a split that were skipped so far, by index.
+  std::vector<int64_t> skipped(Split split) const;
+  /// Whether the sample was found good; false also where it has not been read.
+  bool isGood(Split split, int64_t index) const;
   /// A picture of any file, as the split's transforms leave it.
   void readFile(const std::string &path, Split split, Random &random, std::byte *to) const;
 
@@ -65,6 +68,7 @@ private:
     std::vector<std::atomic<State>> states; ///< of each sample, where bad files are skipped
   };
   const Part &part(Split split) const { return split == Split::Train ? train : eval; }
+  void note(Part &part, int64_t index, State found) const;
   void readPicture(const Part &part, int64_t index, bool check, const Random &random, std::byte *to) const;
   void apply(const AppliedTransforms &transforms, const EncodedPicture &picture, const Random &random,
              const std::string &name, std::byte *to) const;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <jpeglib.h>
+// After the types that it uses.
+#include <jerror.h>
 #include <png.h>
 
 namespace cleave {
@@ -25,7 +27,8 @@ bool isPng(Bytes file) { return beginsWith(file, {0x89, 'P', 'N', 'G', '\r', '\n
 
 PictureSize checkedSize(int64_t width, int64_t height, const std::string &name) {
   if (width < 1 || height < 1 || width > mostPixels / height)
-    throw userError(fmt::format("{}: a picture has 1 to {} pixels, found {} x {}", name, mostPixels, width, height));
+    throw DamagedPicture(
+        fmt::format("{}: a picture has 1 to {} pixels, found {} x {}", name, mostPixels, width, height));
   return {width, height};
 }
 
@@ -152,8 +155,11 @@ private:
 
   [[noreturn]] void fail() {
     const std::string text = errors.text;
+    const bool memory = errors.base.msg_code == JERR_OUT_OF_MEMORY;
     jpeg_destroy_decompress(&info);
-    throw userError(fmt::format("{}: damaged JPEG: {}", name, text));
+    if (memory)
+      throw environmentError(fmt::format("{}: no memory to decode it: {}", name, text));
+    throw DamagedPicture(fmt::format("{}: damaged JPEG: {}", name, text));
   }
 
   /// CMYK is stored inverted, as Adobe's programs write it.
@@ -251,7 +257,9 @@ private:
   [[noreturn]] void fail() {
     const std::string text = input.text;
     png_destroy_read_struct(&png, &info, nullptr);
-    throw userError(fmt::format("{}: damaged PNG: {}", name, text));
+    if (text == "Out of memory" || text == "insufficient memory") // of libpng, and of zlib
+      throw environmentError(fmt::format("{}: no memory to decode it: {}", name, text));
+    throw DamagedPicture(fmt::format("{}: damaged PNG: {}", name, text));
   }
 
   const std::string &name;
@@ -272,7 +280,7 @@ auto withDecoder(Bytes file, const std::string &name, auto read) {
     Png png(file, name);
     return read(png);
   }
-  throw userError(
+  throw DamagedPicture(
       fmt::format("{}: {}", name, file.empty() ? "is empty" : "is neither a JPEG nor a PNG, by its first bytes"));
 }
 

@@ -1,6 +1,7 @@
 // Pictures in memory: decoded from files, and resized. The pixels are those of Pillow and torchvision.
 #pragma once
 #include "cleave/Transforms.h"
+#include "runtime/base/Error.h"
 
 #include <cstdint>
 #include <span>
@@ -32,13 +33,20 @@ struct PictureSize {
   int64_t width = 0, height = 0;
 };
 
+/// What a decoder says of bytes that were read: they are no picture, or a damaged one. A user error.
+class DamagedPicture : public Error {
+public:
+  explicit DamagedPicture(const std::string &message) : Error(Status::User, message) {}
+};
+
 /// The size that a file's header gives. Throws as decodePicture().
 PictureSize pictureSize(std::span<const uint8_t> file, const std::string &name);
 
 /// Decodes a JPEG or PNG file; its content tells which. Other colours become RGB as by Pillow's convert("RGB"): grey
 /// is repeated, palettes are looked up, alpha is dropped, CMYK is inverted as Adobe's; of 16 bits a channel the upper 8
 /// are kept, but grey of 16 bits is cut off at 255. EXIF orientations are ignored, as torchvision does. Throws
-/// userError that names the file and what is wrong with it: another type, a file that ends early, more than mostPixels.
+/// DamagedPicture that names the file and what is wrong with it: another type, a file that ends early, more than
+/// mostPixels; environmentError if there is not enough memory.
 Picture decodePicture(std::span<const uint8_t> file, const std::string &name);
 
 /// A box of a picture.

@@ -20,17 +20,16 @@
 #include "runtime/session/Results.h"
 #include "runtime/session/Session.h"
 #include "runtime/session/Setup.h"
+#include "runtime/session/SkipAgreement.h"
 #include "runtime/session/Trace.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <fmt/format.h>
 #include <numeric>
-#include <set>
 
 namespace cleave {
 namespace {
@@ -285,6 +284,7 @@ void RankLoop::endEpoch(int64_t number, int64_t step) {
     return;
   const double trained = since(epoch.began);
   const LossSums sums = job.evaluate(step);
+  countBadFiles();
   if (rank != 0)
     return;
   requireIndices(sums, fmt::format("evaluation after step {}", step));
@@ -380,26 +380,15 @@ void RankLoop::warnOfData() {
                    100 * job.dataWait() / passed, workersOf(shared.options)));
 }
 
-/// Collective over all ranks: counts the training pictures that have been skipped so far.
+/// Collective over all ranks, which must have skipped the same: counts the training pictures that have been skipped so
+/// far. Called before a checkpoint is written.
 void RankLoop::countBadFiles() {
   if (shared.options.badFiles != "skip" || !shared.pictures)
     return;
-  std::vector<int64_t> mine = shared.pictures->skipped();
-  if (!ranksAreProcesses()) { // all ranks have one data set
-    if (rank == 0)
-      shared.result.badFiles = static_cast<int64_t>(mine.size());
-    return;
-  }
-  std::vector<uint8_t> bytes(mine.size() * sizeof(int64_t));
-  std::memcpy(bytes.data(), mine.data(), bytes.size());
-  std::set<int64_t> all;
-  for (const std::vector<uint8_t> &theirs : world.gather(bytes)) {
-    std::vector<int64_t> list(theirs.size() / sizeof(int64_t));
-    std::memcpy(list.data(), theirs.data(), list.size() * sizeof(int64_t));
-    all.insert(list.begin(), list.end());
-  }
-  if (rank == 0)
-    shared.result.badFiles = static_cast<int64_t>(all.size());
+  if (ranksAreProcesses())
+    shared.result.badFiles = agreeOnSkipped(world, *shared.pictures);
+  else if (rank == 0) // all ranks have one data set
+    shared.result.badFiles = static_cast<int64_t>(shared.pictures->skipped(Split::Train).size());
 }
 
 void RankLoop::run() {
@@ -424,12 +413,12 @@ void RankLoop::run() {
     const bool due = timer.due(done);
     if (epochEnds || due) {
       report(true);
+      countBadFiles();
       save(done, next); // not after an evaluation, which may take longer than an interrupted program has time
       timer.restart();
       shared.stop.askSoon();
     }
     if (epochEnds) {
-      countBadFiles();
       endEpoch(at.epoch, done);
       epoch = {.waitedBefore = job.dataWait(), .began = Clock::now()};
     }

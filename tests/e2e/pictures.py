@@ -160,6 +160,51 @@ class Pictures(Case):
             self.same(one, losses, 1e-4)
             self.assertEqual(records[-1]["bad_files"], 3, options)
 
+    def test_what_cannot_be_read_is_not_damaged(self):
+        """A read of one rank fails: with pp=2 a rank reads the pictures and another one the labels."""
+        folder = self.pictures()
+        library = os.path.join(programs.BUILD, "tests", "faults", "failing_calls.so")
+        args = ["resnet", "train", *TRAIN, "--data", folder, "--bad-files", "skip", "--steps", 3, "--mesh", "pp=2", "--quiet"]
+
+        def end(said, metrics):
+            """Statuses, errors, and losses; rank 1 has these variables."""
+            ranks = programs.start_ranks(*args, "--metrics", self.path(metrics), ranks=2,
+                                         environment=lambda rank: said if rank == 1 else {})
+            return programs.end_ranks(ranks), programs.read_losses(self.path(metrics))
+
+        wanted = end({}, "plain")[1]
+        self.assertEqual(len(wanted), 3)
+        faults = {"LD_PRELOAD": library, "CLEAVE_FAULTS": os.path.join(folder, "train"), "CLEAVE_FAULT_LOG": self.path("log")}
+        end(faults, "recorded")
+        with open(self.path("log")) as log:
+            calls = [line.split() for line in log]
+        reads = [int(number) for _, number, call, *_ in calls if call == "read"]
+        at = reads[-1]  # while it trains
+        ends, losses = end({**faults, "CLEAVE_FAULT_AT": str(at), "CLEAVE_FAULT_KIND": "fail"}, "failed")
+        self.assertEqual([status for status, _ in ends], [0, 0], ends)  # tried again
+        self.assertEqual(losses, wanted)
+        ends, losses = end({**faults, "CLEAVE_FAULT_AT": str(at), "CLEAVE_FAULT_KIND": "broken"}, "broken")
+        self.assertEqual([status for status, _ in ends], [3, 3], ends)
+        self.assertTrue(any("Input/output error; tried 4 times" in err for _, err in ends), ends)
+        self.assertLess(len(losses), 3)
+
+    def test_ranks_with_different_files_are_found(self):
+        """A picture is damaged on the disk of one rank, and not among those that are compared before the first step."""
+        one, two, ck = self.pictures("one"), self.path("two"), self.path("ck")
+        for i in range(300):
+            shutil.copy(os.path.join(GOLDENS, "plain.png"), os.path.join(one, "train", "ant", f"x{i}.png"))
+        shutil.copytree(one, two)
+        index = next(i for i in range(6, 306) if i not in [k * 318 // 256 for k in range(256)] + [k * 317 // 7 for k in range(8)])
+        bad = [os.path.join(two, "train", label, file) for label in CLASSES for file in sorted(os.listdir(os.path.join(two, "train", label)))][index]
+        with open(bad, "r+b") as f:
+            f.seek(60)
+            f.write(bytes(40))
+        args = [*MODEL, "--batch", 53, "--seed", 3, "--threads", 1, "--bad-files", "skip", "--mesh", "pp=2", "--quiet", "--checkpoint", ck]
+        ends = programs.end_ranks(programs.start_ranks("resnet", "train", *args, ranks=2, first=("--data", one), last=("--data", two)))
+        self.assertEqual([status for status, _ in ends], [3, 3], ends)
+        self.assertTrue(any(f"{os.path.basename(bad)}: damaged as rank 1 reads it, good as rank 0 reads it" in err for _, err in ends), ends)
+        self.assertFalse(os.path.exists(os.path.join(ck, "manifest.json")))
+
     def test_a_training_resumes_in_the_middle_of_an_epoch(self):
         for data in (self.pictures(), self.tars(self.path("pictures"))):
             options, ck = ["--data", data], self.path("ck")

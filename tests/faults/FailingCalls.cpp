@@ -9,7 +9,8 @@
 // CLEAVE_FAULT_KIND=KIND    fail: not done and reported as failed; done: done and reported as failed; twice: done
 // twice,
 //                           reported as the second time (a repeated request to a server); doubt: as done, and the next
-//                           call fails, so the program cannot ask at once; kill: the process ends before it
+//                           call fails, so the program cannot ask at once; broken: this one and all that follow on
+//                           the same file fail; kill: the process ends before it
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -90,7 +91,16 @@ auto disturb(const char *call, const std::string &names, int code, Do work, cons
   const int number = ++calls;
   const bool mine = !at.empty() && (rank.empty() || rank == environment("RANK"));
   const bool now = mine && number == std::atoi(at.c_str());
-  const bool fails = (now && kind == "fail") || (mine && kind == "doubt" && number == std::atoi(at.c_str()) + 1);
+  static std::string broken; // the names of the call that was disturbed
+  bool stays = false;
+  if (mine && kind == "broken") {
+    std::lock_guard lock(mutex);
+    if (now)
+      broken = names;
+    stays = !broken.empty() && names == broken;
+  }
+  const bool fails =
+      stays || (now && kind == "fail") || (mine && kind == "doubt" && number == std::atoi(at.c_str()) + 1);
   if (now && kind == "kill")
     ::kill(getpid(), SIGKILL);
   using Result = decltype(work());
@@ -142,8 +152,7 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset) {
   static const auto call = real<ssize_t (*)(int, const void *, size_t, off_t)>("pwrite");
   const std::string name = nameOf(fd);
   return name.empty() ? call(fd, data, bytes, offset)
-                      : disturb(
-                            "write", name, ENOSPC, [&] { return call(fd, data, bytes, offset); }, data, bytes);
+                      : disturb("write", name, ENOSPC, [&] { return call(fd, data, bytes, offset); }, data, bytes);
 }
 
 ssize_t pread(int fd, void *to, size_t bytes, off_t offset) {

@@ -1,8 +1,10 @@
 // Data sets of pictures: what holds which kind, classes, and pictures that take the place of damaged ones.
 #include "runtime/base/Error.h"
+#include "runtime/comm/LocalWorld.h"
 #include "runtime/data/PictureSource.h"
 #include "runtime/data/Shuffle.h"
 #include "runtime/plan/plan_generated.h"
+#include "runtime/session/SkipAgreement.h"
 #include "tests/unit/runtime/session/TestPlans.h"
 
 #include <catch2/catch.hpp>
@@ -119,21 +121,95 @@ TEST_CASE("another sample takes the place of a damaged picture, for whatever is 
   for (const bool labelFirst : {true, false}) {
     const auto skips = openData(specOf(3), folder.path(), 0, {}, {.skipBadFiles = true});
     const auto &pictures = dynamic_cast<const PictureSource &>(*skips);
-    CHECK(pictures.skipped().empty());
+    CHECK(pictures.skipped(Split::Train).empty());
     if (labelFirst)
       CHECK(readAt(*skips, 2, false, true).label == 1); // 2 and 3 are damaged
     CHECK(readAt(*skips, 2, true, false).image == readAt(*skips, 4, true, false).image);
     CHECK(readAt(*skips, 2, false, true).label == 1);
-    CHECK(pictures.skipped() == std::vector<int64_t>{2, 3});
+    CHECK(pictures.skipped(Split::Train) == std::vector<int64_t>{2, 3});
     CHECK(readAt(*skips, 8, false, true).label == 0); // the last: the first takes its place
     CHECK(readAt(*skips, 0, false, true).label == 0);
-    CHECK(pictures.skipped() == std::vector<int64_t>{2, 3, 8});
+    CHECK(pictures.skipped(Split::Train) == std::vector<int64_t>{2, 3, 8});
+    CHECK(pictures.skipped(Split::Eval).empty());
+    CHECK((pictures.isGood(Split::Train, 4) && !pictures.isGood(Split::Train, 3) && !pictures.isGood(Split::Eval, 4)));
   }
   for (const char *name : {"a", "b", "c"})
     for (int i = 0; i < 3; ++i)
       std::ofstream(folder.path() + "/train/" + name + "/" + std::to_string(i) + ".png") << "no picture";
   const auto none = openData(specOf(3), folder.path(), 0, {}, {.skipBadFiles = true});
   CHECK_THROWS_WITH(readAt(*none, 1, true, true), Contains("every picture of the training split is damaged"));
+}
+
+TEST_CASE("only what a decoder says of a picture is damage") {
+  test::TemporaryFolder folder;
+  writeFolder(folder.path());
+  const auto file = [&](const char *name) { return folder.path() + "/train/" + name + ".png"; };
+  const auto skips = openData(specOf(3), folder.path(), 0, {}, {.skipBadFiles = true});
+  const auto &pictures = dynamic_cast<const PictureSource &>(*skips);
+  const auto failure = [&](int64_t index) -> std::pair<Status, std::string> {
+    try {
+      readAt(*skips, index, true, true);
+    } catch (const Error &error) {
+      return {error.status, error.what()};
+    }
+    return {Status::Success, ""};
+  };
+  fs::rename(file("b/0"), file("b/gone")); // cannot be read; another rank may still read it
+  CHECK(failure(3).first == Status::Environment);
+  CHECK_THAT(failure(3).second, Contains("b/0.png: cannot be opened"));
+  CHECK(pictures.skipped(Split::Train).empty());
+  fs::rename(file("b/gone"), file("b/0"));
+  CHECK(readAt(*skips, 3, true, true).label == 1);
+  std::ofstream(file("b/0")) << "no picture"; // others have trained on it
+  CHECK(failure(3).first == Status::Environment);
+  CHECK_THAT(failure(3).second, Contains("b/0.png: was good when it was read before and is damaged now"));
+  CHECK(pictures.skipped(Split::Train).empty());
+  fs::copy_file(goldens + "/large.jpg", file("c/1"), fs::copy_options::overwrite_existing); // not the model's size
+  CHECK(failure(7).first == Status::User);
+  CHECK(pictures.skipped(Split::Train).empty());
+}
+
+namespace {
+
+/// What rank 0 says, and how many it counts, if the ranks read these samples.
+std::pair<std::string, int64_t> agreed(const std::vector<std::pair<const DataSource *, std::vector<int64_t>>> &ranks) {
+  LocalWorld world(static_cast<unsigned>(ranks.size()));
+  int64_t count = -1;
+  try {
+    runRanks(world, [&](unsigned rank) {
+      const auto &[source, samples] = ranks[rank];
+      for (const int64_t index : samples)
+        readAt(*source, index, rank == 0, true);
+      const int64_t mine = agreeOnSkipped(world[rank], dynamic_cast<const PictureSource &>(*source));
+      if (rank == 0)
+        count = mine;
+    });
+  } catch (const Error &error) {
+    CHECK(error.status == Status::Environment);
+    return {error.what(), count};
+  }
+  return {"", count};
+}
+
+} // namespace
+
+TEST_CASE("ranks that skip other pictures are found") {
+  test::TemporaryFolder one, two;
+  for (const auto *folder : {&one, &two}) {
+    writeFolder(folder->path());
+    std::ofstream(folder->path() + "/train/a/1.png") << "no picture";
+  }
+  std::ofstream(two.path() + "/train/c/0.png") << "no picture"; // on the disk of one rank
+  const auto opened = [](const test::TemporaryFolder &folder) {
+    return openData(specOf(3), folder.path(), 0, {}, {.skipBadFiles = true});
+  };
+  const auto a = opened(one), b = opened(one), c = opened(two);
+  using Result = std::pair<std::string, int64_t>;
+  CHECK(agreed({{a.get(), {0, 3}}, {b.get(), {5}}}) == Result{"", 0});
+  CHECK(agreed({{a.get(), {0, 1}}, {b.get(), {1, 2}}, {c.get(), {1}}}) == Result{"", 1});
+  CHECK(agreed({{a.get(), {0}}, {c.get(), {6}}}) == Result{"", 2}); // nobody else has read it
+  const std::string said = agreed({{b.get(), {6}}, {a.get(), {2}}, {c.get(), {}}}).first;
+  CHECK_THAT(said, Contains("train/c/0.png: damaged as rank 2 reads it, good as rank 0 reads it"));
 }
 
 TEST_CASE("shards are permuted, and samples are shuffled within windows") {
