@@ -7,6 +7,7 @@
 #include <cassert>
 #include <filesystem>
 #include <fmt/format.h>
+#include <string_view>
 
 namespace cleave {
 namespace fs = std::filesystem;
@@ -43,6 +44,49 @@ static std::string textFile(const std::string &path) {
   return found[0];
 }
 
+/// The length of the character of UTF-8 with which the bytes begin (Unicode, table 3-7); 0: none, or zero. `cut`: only
+/// the rest of it is missing.
+static size_t characterAt(std::string_view bytes, bool &cut) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  const uint8_t first = at(0);
+  cut = false;
+  if (first < 0x80)
+    return first != 0;
+  const size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < length; ++i) {
+    if (i == bytes.size()) {
+      cut = true;
+      return 0;
+    }
+    const uint8_t least = i > 1           ? 0x80
+                          : first == 0xe0 ? 0xa0
+                          : first == 0xf0 ? 0x90
+                                          : 0x80,
+                  most = i > 1           ? 0xbf
+                         : first == 0xed ? 0x9f
+                         : first == 0xf4 ? 0x8f
+                                         : 0xbf;
+    if (at(i) < least || at(i) > most)
+      return 0;
+  }
+  return length;
+}
+
+/// Refuses what is no text: a file of numbers would train as one. The last character may be cut off.
+static void requireText(std::string_view text, const std::string &name) {
+  for (size_t i = 0; i < text.size();) {
+    bool cut = false;
+    const size_t length = characterAt(text.substr(i), cut);
+    if (cut)
+      return;
+    if (length == 0)
+      throw userError(
+          fmt::format("{}: is not text: text is UTF-8 without zero bytes, found the byte {:#04x} at offset {}", name,
+                      static_cast<uint8_t>(text[i]), i));
+    i += length;
+  }
+}
+
 static std::string readText(const std::string &file) {
   const std::vector<uint8_t> bytes = readMaybeGzip(file, uint64_t{4} << 30);
   return withMemoryFor(file, bytes.size(), [&] { return std::string(bytes.begin(), bytes.end()); });
@@ -56,6 +100,7 @@ TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vo
     : text(std::move(characters)), context(contextLength) {
   if (context < 1)
     throw userError(fmt::format("{}: the context of a text window must be positive, found {}", name, context));
+  requireText(text, name);
   for (size_t i = 0; i < text.size(); ++i)
     if (int64_t(uint8_t(text[i])) >= vocab)
       throw userError(fmt::format("{}: character codes must be below the vocabulary of {}, found {} at offset {}", name,

@@ -9,8 +9,8 @@ namespace cleave {
 class TextSource final : public DataSource {
 public:
   /// `path`: a text file, or a folder with exactly one .txt file. Throws userError if there is no file or more than
-  /// one, if a character code is not below `vocab` (names its offset), or if a needed split is too short for one
-  /// window.
+  /// one, if it is not text: UTF-8 without zero bytes, if a character code is not below `vocab` (both name the offset),
+  /// or if a needed split is too short for one window.
   TextSource(const std::string &path, int64_t context, int64_t vocab, DataNeeds needs = {});
   /// The same for characters in memory; `name` is for error messages.
   TextSource(std::string characters, int64_t context, int64_t vocab, const std::string &name, DataNeeds needs = {});

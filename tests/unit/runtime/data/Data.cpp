@@ -141,6 +141,31 @@ TEST_CASE("what is no file where an IDX file should be is named", "[data]") {
   CHECK_THROWS_WITH(readIdx(path, 3), Contains("images: cannot be opened: No such file"));
 }
 
+TEST_CASE("a file of numbers is no text", "[data]") {
+  const auto refused = [](const std::string &text, const std::string &why) {
+    CHECK_THROWS_WITH(TextSource(text + std::string(100, 'x'), 4, 256, "t"),
+                      Contains("t: is not text: text is UTF-8 without zero bytes, found the byte " + why));
+  };
+  std::string tokens;
+  for (const uint16_t token : {65, 66, 300, 50256})
+    tokens += {static_cast<char>(token & 255), static_cast<char>(token >> 8)};
+  refused(tokens, "0x00 at offset 1");
+  // Unicode's table of well-formed byte sequences: the first and last of each row, and what lies beside them.
+  for (const char *character : {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                                "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    CHECK(TextSource("a" + std::string(character) + std::string(100, 'x'), 4, 256, "t").samples(Split::Train) > 20);
+  refused("ab\x80", "0x80 at offset 2");
+  refused("\xc1\xbf", "0xc1 at offset 0");
+  refused("\xe0\x9f\xbf", "0xe0 at offset 0");
+  refused("\xed\xa0\x80", "0xed at offset 0");
+  refused("\xf0\x8f\xbf\xbf", "0xf0 at offset 0");
+  refused("\xf4\x90\x80\x80", "0xf4 at offset 0");
+  refused("\xf5\x80\x80\x80", "0xf5 at offset 0");
+  refused("a\xc3x", "0xc3 at offset 1");
+  CHECK_NOTHROW(TextSource(std::string(100, 'x') + "\xe2\x82", 4, 256, "t")); // cut within the last character
+  CHECK_THROWS_WITH(TextSource(std::string(100, 'x') + "\xe2" + "x", 4, 256, "t"), Contains("0xe2 at offset 100"));
+}
+
 TEST_CASE("text windows do not overlap and targets are one on", "[data]") {
   std::string text;
   for (int i = 0; i < 100; ++i)
