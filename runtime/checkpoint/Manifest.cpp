@@ -114,6 +114,7 @@ static CheckpointInfo parseInfo(const Json &json, const std::string &name) {
   info.options = unembed(json, "options");
   info.training = unembed(json, "training");
   info.data = unembed(json, "data");
+  info.dataState = unembed(json, "data_state");
   info.planHash = json.value("plan_hash", "");
   info.ranks = json.contains("ranks") ? count(json, "ranks", 1, name) : 0;
   info.threads = json.contains("threads") ? count(json, "threads", 1, name) : 0;
@@ -223,6 +224,8 @@ std::string printManifest(const Manifest &manifest) {
   json["options"] = embed(info.options);
   json["training"] = embed(info.training);
   json["data"] = embed(info.data);
+  if (!info.dataState.empty())
+    json["data_state"] = embed(info.dataState);
   json["plan_hash"] = info.planHash;
   if (info.ranks)
     json["ranks"] = info.ranks;

@@ -23,6 +23,7 @@ struct CheckpointInfo {
   std::string data;      ///< the data set's description, a JSON object
   std::string planHash;
   int64_t ranks = 0, threads = 0; ///< of the training, threads of each rank; 0: not known
+  std::string dataState = {};     ///< which data (runtime/data/DataState.h), a JSON object; empty: not known
 };
 
 /// A box of a global tensor, stored as the whole of `key` in `file`.

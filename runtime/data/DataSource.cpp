@@ -31,6 +31,8 @@ bool DataField::isLabel() const {
 
 std::vector<int64_t> Dataset::shards(Split) const { return {}; }
 
+std::string Dataset::fingerprint(Split) const { return ""; }
+
 void Dataset::read(const SampleId &sample, Random &, std::span<std::byte *const> to) const {
   for (size_t field = 0; field < to.size(); ++field)
     if (to[field])

@@ -1,10 +1,12 @@
 // MNIST: four IDX files with consistent sizes.
 #include "runtime/data/Mnist.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Sha256.h"
 
 #include <cassert>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
 
 namespace cleave {
 
@@ -38,6 +40,15 @@ MnistPart MnistPart::read(const std::string &folder, Split split, int64_t classe
     checkLabels(part.labels, file, part.count(), classes);
   }
   return part;
+}
+
+std::string MnistPart::fingerprint() const {
+  Sha256 hash;
+  for (const IdxArray &array : {std::cref(images), std::cref(labels)}) {
+    hash.update({reinterpret_cast<const uint8_t *>(array.dims.data()), array.dims.size() * sizeof array.dims[0]});
+    hash.update(array.data);
+  }
+  return "sha256:" + toHex(hash.finish());
 }
 
 MnistSource::MnistSource(const std::string &folder, int64_t classes, DataNeeds needs) {

@@ -10,6 +10,8 @@ namespace cleave {
 struct MnistPart {
   IdxArray images, labels; ///< empty: not needed
   int64_t count() const { return images.dims.empty() ? 0 : images.dims[0]; }
+  /// A checksum of all images and labels.
+  std::string fingerprint() const;
 
   /// Reads a split's two files, as far as needed. Throws userError that names the file and rule.
   static MnistPart read(const std::string &folder, Split split, int64_t classes, bool labels);
@@ -26,6 +28,7 @@ public:
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override { return part(split).count(); }
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
+  std::string fingerprint(Split split) const override { return part(split).fingerprint(); }
 
 private:
   const MnistPart &part(Split split) const { return split == Split::Train ? train : eval; }

@@ -28,6 +28,8 @@ public:
   /// The names of the classes, by label; empty if they have none.
   std::vector<std::string> classes() const { return list ? list->classes() : std::vector<std::string>(); }
   std::vector<int64_t> shards() const { return list ? list->shards() : std::vector<int64_t>(); }
+  /// A checksum of the pictures and labels, wherever they lie: PictureList::fingerprint(), or of all images.
+  std::string fingerprint() const { return list ? list->fingerprint() : images.fingerprint(); }
   /// "folder", "tars", "records" or "idx".
   const char *kind() const;
 
@@ -45,6 +47,7 @@ public:
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override { return part(split).set ? part(split).set->count() : 0; }
   std::vector<int64_t> shards(Split split) const override;
+  std::string fingerprint(Split split) const override { return part(split).set ? part(split).set->fingerprint() : ""; }
   /// A damaged file is an environmentError that names it. If they are skipped, picture and label are those of the next
   /// sample of the split that is good, on whatever rank: each file is decoded once as a whole to know that. What could
   /// not be read is never skipped, since another rank may read it.

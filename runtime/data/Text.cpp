@@ -2,6 +2,7 @@
 // character of the next window.
 #include "runtime/data/Text.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Sha256.h"
 #include "runtime/data/Idx.h"
 
 #include <cassert>
@@ -113,8 +114,18 @@ TextSource::TextSource(std::string characters, int64_t contextLength, int64_t vo
   fieldList = {{"tokens", FieldType::I32, {context}, 0}, {"targets", FieldType::I32, {context}, vocab}};
 }
 
+std::string_view TextSource::part(Split split) const {
+  const auto end = static_cast<size_t>(trainCharacters);
+  return split == Split::Train ? std::string_view(text).substr(0, end) : std::string_view(text).substr(end);
+}
+
+std::string TextSource::fingerprint(Split split) const {
+  const std::string_view characters = part(split);
+  return "sha256:" + toHex(sha256({reinterpret_cast<const uint8_t *>(characters.data()), characters.size()}));
+}
+
 int64_t TextSource::samples(Split split) const {
-  const int64_t characters = split == Split::Train ? trainCharacters : int64_t(text.size()) - trainCharacters;
+  const auto characters = static_cast<int64_t>(part(split).size());
   return characters < 1 ? 0 : (characters - 1) / context;
 }
 

@@ -20,8 +20,12 @@ public:
   const std::vector<DataField> &fields() const override { return fieldList; }
   int64_t samples(Split split) const override;
   void read(Split split, int64_t index, size_t field, std::byte *dst) const override;
+  /// A checksum of the split's characters.
+  std::string fingerprint(Split split) const override;
 
 private:
+  std::string_view part(Split split) const;
+
   std::string text;
   int64_t context;
   int64_t trainCharacters = 0;

@@ -31,6 +31,11 @@ std::vector<int64_t> UserData::shards(Split split) const {
   return firsts;
 }
 
+std::string UserData::fingerprint(Split split) const {
+  return callUser([&] { return fmt::format("data: the fingerprint of the {} samples", splitName(split)); },
+                  [&] { return data.fingerprint(split); });
+}
+
 void UserData::read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const {
   const auto what = [&] {
     std::vector<std::string> names;

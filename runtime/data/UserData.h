@@ -12,6 +12,7 @@ public:
   const std::vector<DataField> &fields() const override;
   int64_t samples(Split split) const override;
   std::vector<int64_t> shards(Split split) const override;
+  std::string fingerprint(Split split) const override;
   void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override;
 
 private:

@@ -1,16 +1,11 @@
 // Compares the configurations of ranks.
 #include "runtime/session/Agreement.h"
 #include "runtime/base/Error.h"
-#include "runtime/base/InputFile.h"
 #include "runtime/base/Printable.h"
-#include "runtime/base/Sha256.h"
-#include "runtime/data/DataFunction.h"
 #include "runtime/device/CpuDevice.h"
-#include "runtime/plan/DTypes.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <map>
 #include <string_view>
 
@@ -58,33 +53,6 @@ void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine) {
                                   theirs.size(), mine.size()));
   }
   world.barrier();
-}
-
-ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs) {
-  ValuesToAgree values;
-  std::string fields;
-  for (const DataField &field : data.fields())
-    fields += fmt::format("{}{} {} [{}]", fields.empty() ? "" : ", ", field.name, dtypeName(planned(field.dtype)),
-                          fmt::join(field.shape, ", "));
-  values.emplace_back("--data (its fields)", fields);
-  const size_t compared = data.fields().size() - (needs.labels || data.fields().empty() ? 0 : 1);
-  for (const Split split : {Split::Train, Split::Eval}) {
-    if (!(split == Split::Train ? needs.train : needs.eval))
-      continue;
-    values.emplace_back(fmt::format("--data (its {} samples)", splitName(split)),
-                        fmt::format("{}", data.samples(split)));
-    std::vector<Sha256> hashes(compared);
-    for (const SampleId &sample : someSamples(data, split)) {
-      const std::vector<int64_t> sums = checksums(data, sample, seed, compared);
-      for (size_t field = 0; field < compared; ++field)
-        hashes[field].update({reinterpret_cast<const uint8_t *>(&sums[field]), sizeof sums[field]});
-    }
-    for (size_t field = 0; field < compared; ++field)
-      values.emplace_back(
-          fmt::format("--data (field {} of some {} samples)", data.fields()[field].name, splitName(split)),
-          "sha256:" + toHex(hashes[field].finish()).substr(0, 12));
-  }
-  return values;
 }
 
 ValuesToAgree describeProgram() {

@@ -2,7 +2,6 @@
 // another option, plan, program or data set would train another model or deadlock.
 #pragma once
 #include "runtime/comm/Communicator.h"
-#include "runtime/data/DataSource.h"
 
 #include <string>
 #include <utility>
@@ -16,9 +15,6 @@ using ValuesToAgree = std::vector<std::pair<std::string, std::string>>;
 /// Collective over all ranks. On rank 0, throws userError that names the first rank that differs from rank 0, the name
 /// and both values; the other ranks are notified as of any failure.
 void compareAmongRanks(RankEndpoint &world, const ValuesToAgree &mine);
-
-/// A description of a data set for comparison: fields, samples, and the contents of some samples of each split.
-ValuesToAgree describeData(const DataSource &data, uint64_t seed, DataNeeds needs);
 
 /// This program's version and its libraries'.
 ValuesToAgree describeProgram();

@@ -13,6 +13,7 @@
 #include "runtime/session/Launcher.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -101,6 +102,29 @@ void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::
   if (info.seed != plan.seed())
     throw userError(fmt::format("--resume {}: the checkpoint was trained with seed {}, the plan has seed {}", folder,
                                 info.seed, plan.seed()));
+}
+
+DataPosition resumedPosition(const CheckpointInfo &info, const DataState &data, const RunOptions &options) {
+  const DataState known = DataState::parse(info.dataState);
+  const auto say = [](const std::string &line) {
+    if (!ranksAreProcesses() || launchedRank() == 0)
+      std::fputs((line + "\n").c_str(), stderr);
+  };
+  if (const std::string other = data.difference(known, Split::Eval); !other.empty())
+    say(fmt::format("warning: {}; evaluations before and after it cannot be compared", other));
+  DataPosition next{info.epoch, info.position};
+  const std::string other = data.difference(known, Split::Train);
+  if (other.empty())
+    return next;
+  if (!options.newData)
+    throw userError(
+        fmt::format("--resume {}: the checkpoint was trained on other data: {}; to go on with these, from the "
+                    "beginning of an epoch, add --new-data",
+                    options.checkpoint, other));
+  if (next.sample > 0)
+    next = {info.epoch + 1, 0};
+  say(fmt::format("--new-data: {}; training goes on at the beginning of epoch {}", other, next.epoch));
+  return next;
 }
 
 CheckpointFolder checkpointFolder(const RunOptions &options) {

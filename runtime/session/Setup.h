@@ -1,6 +1,7 @@
 // Preparation of a job before its ranks start: data set, executor options, and checks that the options fit the plan.
 #pragma once
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/data/DataState.h"
 #include "runtime/data/PictureSource.h"
 #include "runtime/session/Metrics.h"
 #include "runtime/session/Session.h"
@@ -33,6 +34,11 @@ void requireTraining(const plan::Plan &plan, const std::string &name);
 /// samples of a batch (combinesSamples), and its batches do not divide `samples`: the last batch would combine repeated
 /// samples (EvalBatches.h).
 void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts = false);
+
+/// Where the data go on after the checkpoint. If the training data are not those that it was trained on, throws
+/// userError that names the difference, or, with --new-data, begins an epoch with them and says so. Warns of other
+/// evaluation data.
+DataPosition resumedPosition(const CheckpointInfo &info, const DataState &data, const RunOptions &options);
 
 /// Checks that the checkpoint belongs to this run: throws userError that names both values if model or seed differ.
 void checkResume(const CheckpointInfo &info, const plan::Plan &plan, const std::string &folder);

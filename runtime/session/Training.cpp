@@ -45,6 +45,7 @@ struct Training {
   const PictureSource *pictures; ///< the source, if it is one of pictures
   SampleOrder order;
   plan::LearningRateT rate;
+  std::optional<DataState> dataState; ///< if ranks compare it, or checkpoints have it
   std::optional<Manifest> resumed;
   int64_t samples, batch;
   bool runsAhead;                      ///< the device runs asynchronously: the host does not wait for iterations
@@ -73,10 +74,12 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
     throw userError(fmt::format("--batch {}: a batch must not be larger than the {} training samples", batch, samples));
   if (evaluates())
     requireWholeBatches(file->plan(), source.samples(Split::Eval));
+  if (ranksAreProcesses() || !options.checkpoint.empty())
+    dataState = DataState::of(source, file->plan().seed(), {});
   if (options.resume) {
     resumed = readManifest(options.checkpoint, options.atStep);
     checkResume(resumed->info, file->plan(), options.checkpoint);
-    begin = {resumed->info.epoch, resumed->info.position};
+    begin = resumedPosition(resumed->info, *dataState, options);
     firstStep = resumed->info.step + 1;
   }
   resolveEpochs(rate, samples / batch);
@@ -327,20 +330,22 @@ static std::string storedData(const plan::Plan &plan, const PictureSource *pictu
 
 CheckpointInfo RankLoop::describe(int64_t steps, const DataPosition &next) const {
   const plan::Plan &plan = shared.file->plan();
-  return {steps,
-          next.epoch,
-          next.sample,
-          plan.seed(),
-          shared.batch,
-          plan.microbatches(),
-          plan.eval_batch(),
-          text(plan.model()),
-          text(plan.options()),
-          storedTraining(plan, shared.rate),
-          storedData(plan, shared.pictures),
-          shared.file->hash(),
-          plan.ranks()->size(),
-          executorOptions(plan, shared.options, rank).threads};
+  CheckpointInfo info{steps,
+                      next.epoch,
+                      next.sample,
+                      plan.seed(),
+                      shared.batch,
+                      plan.microbatches(),
+                      plan.eval_batch(),
+                      text(plan.model()),
+                      text(plan.options()),
+                      storedTraining(plan, shared.rate),
+                      storedData(plan, shared.pictures),
+                      shared.file->hash(),
+                      plan.ranks()->size(),
+                      executorOptions(plan, shared.options, rank).threads};
+  info.dataState = shared.dataState->json();
+  return info;
 }
 
 void RankLoop::save(int64_t steps, const DataPosition &next) {
@@ -427,8 +432,8 @@ void RankLoop::run() {
     at = next;
   }
   report(true);
-  save(done, at);
   countBadFiles();
+  save(done, at);
   job.executor().wait(); // waits even if no metrics were read
   if (writer)
     writer->close();
@@ -453,10 +458,10 @@ void RankLoop::run() {
 }
 
 /// Checks that all processes run the same program on the same data.
-void compareJobs(RankEndpoint &world, const DataSource &data, uint64_t seed, DataNeeds needs, double silence) {
+void compareJobs(RankEndpoint &world, const DataState &data, double silence) {
   waitForSlowRanks(world, silence); // they may need different times to read their data
   ValuesToAgree values = describeProgram();
-  for (auto &value : describeData(data, seed, needs))
+  for (auto &value : data.values())
     values.push_back(std::move(value));
   compareAmongRanks(world, values);
 }
@@ -474,6 +479,8 @@ void checkTraining(const RunOptions &options) {
       throw userError(fmt::format("{}: needs --checkpoint DIR", option));
   if (options.resume && options.overwrite)
     throw userError("--resume continues from a checkpoint, --overwrite starts over: give only one of them");
+  if (options.newData && !options.resume && !options.resumeIfAny)
+    throw userError("--new-data: needs --resume or --resume-if-any");
   if (options.atStep && !options.resume)
     throw userError(fmt::format("--at-step {}: needs --resume", *options.atStep));
 }
@@ -497,7 +504,7 @@ TrainResult runTraining(std::shared_ptr<const PlanFile> plan, const RunOptions &
                    const InterruptGuard guard(options.grace.value_or(0));
                    std::vector<uint32_t> all(ranks);
                    std::iota(all.begin(), all.end(), 0);
-                   compareJobs(world, *data.source, plan->plan().seed(), {}, options.waitSeconds());
+                   compareJobs(world, *training.dataState, options.waitSeconds());
                    training.stop.among(world.group(all));
                    RankLoop(training, rank, world).run();
                  });
@@ -560,7 +567,7 @@ EvalResult runEval(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
   sums.terms.resize(1);
   runPlanRanks(plan->plan().ranks()->size(), [&](unsigned rank, RankEndpoint &world) {
     if (ranksAreProcesses())
-      compareJobs(world, *data.source, plan->plan().seed(), {.train = false}, options.waitSeconds());
+      compareJobs(world, DataState::of(*data.source, plan->plan().seed(), {.train = false}), options.waitSeconds());
     evaluateRank(plan, options, *data.source, order, manifest, rank, world, sums);
   });
   const EvalResult result = resultOf(sums, *plan, *data.source);

@@ -216,6 +216,27 @@ class Pictures(Case):
             self.assertEqual(rest[-6:], whole[2:])  # the metrics are appended to those of the first two steps
             shutil.rmtree(ck)
 
+    def test_other_data_than_before(self):
+        folder, ck = self.pictures(), self.path("ck")
+        train = ["--data", folder, "--checkpoint", ck]
+        self.losses("resnet", *TRAIN, *train, "--steps", 2)
+        os.rename(folder, folder + "-moved")
+        train[1] = folder = folder + "-moved"
+        self.losses("resnet", "--resume", *train, "--steps", 4)  # the same data elsewhere
+        shutil.copy(os.path.join(GOLDENS, "restarts.jpg"), os.path.join(folder, "train", "bee", "grey.jpg"))
+        self.refused("resnet", "train", "--resume", *train, "--steps", 6, word="the checkpoint was trained on other data: fingerprint of the training samples: sha256:")
+        shutil.copy(os.path.join(GOLDENS, "plain.png"), os.path.join(folder, "train", "bee", "more.png"))
+        self.refused("resnet", "train", "--resume", *train, "--steps", 6, word="training samples: 19 now, 18 before")
+        shutil.copy(os.path.join(GOLDENS, "plain.png"), os.path.join(folder, "val", "bee", "more.png"))
+        said = run("resnet", "train", "--resume", "--new-data", *train, "--steps", 6, "--metrics", self.path("new"))
+        self.assertEqual(said[0], 0, said)
+        self.assertIn("warning: evaluation samples: 10 now, 9 before", said[2])
+        self.assertIn("--new-data: training samples: 19 now, 18 before; training goes on at the beginning of epoch 3", said[2])
+        with open(self.path("new")) as lines:
+            epochs = [record["epoch"] for record in map(json.loads, lines) if "step" in record]
+        self.assertEqual(epochs, [3, 3])
+        self.refused("resnet", "train", "--new-data", *TRAIN, "--data", folder, word="--new-data: needs --resume")
+
     def test_mixed_pictures(self):
         """The same function on every mesh, and as the reference interpreter computes it."""
         folder = self.pictures()

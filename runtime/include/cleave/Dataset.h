@@ -60,6 +60,11 @@ public:
   /// training reads at about the same time. Empty: the samples are read in any order.
   virtual std::vector<int64_t> shards(Split split) const;
 
+  /// A text that tells the data of a split from others, wherever they lie; a checksum of a file, for example. A
+  /// training that resumes, and ranks that begin, compare it. Empty, as by default: they compare the values of some
+  /// samples, which must then be the same on every machine.
+  virtual std::string fingerprint(Split split) const;
+
   /// Writes fields of a sample. `to` has an address for each field, null for the fields that are not asked for; a field
   /// is row-major, fields()[f].bytes() bytes. `random` is the sample's generator (Random.h). The values of a field must
   /// not depend on which other fields are asked for: first draw what fields share (a crop, a flip), whatever is asked

@@ -51,6 +51,7 @@ struct RunOptions {
   std::string trace = {};              ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;
   bool resumeIfAny = false;
+  bool newData = false; ///< `resume` may go on with other data than before
   std::string checkpointEvery = {};
   bool overwrite = false;             ///< start over and replace an existing checkpoint in the folder
   int64_t keep = 2;                   ///< number of checkpoints to keep in the folder
@@ -66,7 +67,7 @@ struct RunOptions {
   std::string device = {};             ///< "cpu", "cuda", or "reference": plain loops; default: the plan's backend
   bool graph = true;                   ///< cuda: iterations as captured graphs; false: step by step
   bool deterministic = true;           ///< cuda: only library algorithms with bit-identical results
-  std::string tuning = {};  ///< file of measured library choices, or "off"; default: in the user's cache
+  std::string tuning = {};             ///< file of measured library choices, or "off"; default: in the user's cache
 
   double waitSeconds() const { return timeout.value_or(60); }
 };

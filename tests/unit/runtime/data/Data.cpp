@@ -1,5 +1,6 @@
 // Data sets: file formats, their errors, shuffling, and the loader's placement on every mesh.
 #include "runtime/base/Error.h"
+#include "runtime/data/DataState.h"
 #include "runtime/data/EvalBatches.h"
 #include "runtime/data/Idx.h"
 #include "runtime/data/Loader.h"
@@ -188,6 +189,45 @@ TEST_CASE("text windows do not overlap and targets are one on", "[data]") {
   CHECK_FALSE(source.fields()[0].isLabel());
   CHECK_THROWS_WITH(TextSource(text, 8, 40, "t"), Contains("40") && Contains("offset 8"));
   CHECK_THROWS_WITH(TextSource(text, 200, 128, "t"), Contains("too few"));
+}
+
+TEST_CASE("data sets in memory have fingerprints of their content", "[data]") {
+  const std::string text(200, 'x');
+  const TextSource one(text, 4, 128, "t"), same(text, 4, 128, "u"), other("y" + text.substr(1), 4, 128, "t");
+  CHECK(one.fingerprint(Split::Train) == same.fingerprint(Split::Train));
+  CHECK(one.fingerprint(Split::Train) != other.fingerprint(Split::Train));
+  CHECK(one.fingerprint(Split::Eval) == other.fingerprint(Split::Eval));
+  test::TemporaryFolder folder, gzipped;
+  writeMnist(folder.path(), "train", 7, false), writeMnist(folder.path(), "t10k", 3, false);
+  writeMnist(gzipped.path(), "train", 7, true), writeMnist(gzipped.path(), "t10k", 3, true);
+  const auto of = [](const test::TemporaryFolder &in) { return MnistSource(in.path()).fingerprint(Split::Train); };
+  CHECK(of(folder) == of(gzipped));
+  writeFile(folder.path("train-labels-idx1-ubyte"), encodeIdx({{7}, {0, 1, 2, 3, 4, 6, 5}}));
+  CHECK(of(folder) != of(gzipped));
+}
+
+TEST_CASE("the state of data tells how they differ from others", "[data]") {
+  const auto text = [](const std::string &begin) { return TextSource(begin + std::string(200, 'x'), 4, 128, "t"); };
+  const DataState known = DataState::parse(DataState::of(text("abcd"), 1, {}).json());
+  CHECK(DataState::of(text("abcd"), 2, {}).difference(known, Split::Train) == ""); // whatever the seed
+  CHECK_THAT(DataState::of(text("abce"), 1, {}).difference(known, Split::Train),
+             Contains("fingerprint of the training samples: sha256:") && Contains(" now, sha256:"));
+  CHECK(DataState::of(text("abce"), 1, {}).difference(known, Split::Eval) == "");
+  CHECK(DataState::of(text("abcd" + std::string(40, 'y')), 1, {}).difference(known, Split::Train) ==
+        "training samples: 54 now, 45 before");
+  // Without fingerprints, fields and some samples are compared.
+  const test::CountingData counting(6, 5, 21, 13), larger(6, 5, 22, 13), wider(5, 6, 21, 13);
+  const DataState before = DataState::parse(DataState::of(counting, 1, {}).json());
+  CHECK(DataState::of(counting, 1, {}).difference(before, Split::Train) == "");
+  CHECK(DataState::of(larger, 1, {}).difference(before, Split::Train) == "training samples: 22 now, 21 before");
+  CHECK(DataState::of(larger, 1, {}).difference(before, Split::Eval) == "");
+  CHECK_THAT(DataState::of(wider, 1, {}).difference(before, Split::Train), Contains("fields: image f32 [1, 5, 6]"));
+  DataState changed = DataState::of(counting, 1, {});
+  changed.train->some["label"] = "sha256:0";
+  CHECK_THAT(changed.difference(before, Split::Train),
+             Contains("field label of some training samples: sha256:0 now, sha256:"));
+  CHECK(changed.difference(DataState::parse(""), Split::Train) == ""); // an early checkpoint
+  CHECK_THROWS_WITH(DataState::parse("[3]"), Contains("checkpoint data_state"));
 }
 
 TEST_CASE("text folders hold one text file", "[data]") {

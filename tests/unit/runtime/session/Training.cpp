@@ -24,9 +24,9 @@ struct Curve {
   TrainResult result;
 };
 
-Curve train(const test::LinearSpec &spec, RunOptions options, const std::string &metrics) {
+Curve train(const test::LinearSpec &spec, RunOptions options, const std::string &metrics, int64_t samples = 21) {
   const auto file = test::seal(test::linearPlan(spec));
-  const test::CountingData data(spec.rows, spec.columns, 21, 13);
+  const test::CountingData data(spec.rows, spec.columns, samples, 13);
   options.metrics = metrics;
   options.device = "reference";
   options.quiet = true;
@@ -93,6 +93,40 @@ TEST_CASE("a resumed run continues bit for bit", "[session]") {
   CHECK(none.loss.empty());
   options.steps = 11;
   CHECK(train({.dp = 3, .tp = 1}, options, folder.path("more")).loss.size() == 2);
+}
+
+TEST_CASE("a run goes on with other data only if that is said", "[session]") {
+  test::TemporaryFolder folder;
+  RunOptions options;
+  options.checkpoint = folder.path("ck");
+  options.keep = 9;
+  options.steps = 7; // an epoch of 21 samples has two: in the middle of the fourth
+  train({}, options, folder.path("first"));
+  const CheckpointInfo info = readCheckpointInfo(folder.path("ck"));
+  CHECK((info.epoch == 4 && info.position == 8));
+  CHECK(nlohmann::json::parse(info.dataState)["train"]["samples"] == 21);
+  options.steps = 11;
+  options.resume = true;
+  CHECK_THROWS_WITH(train({}, options, "", 32),
+                    Contains("trained on other data: training samples: 32 now, 21 before") && Contains("--new-data"));
+  options.newData = true;
+  const auto epochs = [&](const std::string &name, int64_t samples) { // of the steps
+    train({}, options, folder.path(name), samples);
+    std::vector<int64_t> list;
+    std::ifstream in(folder.path(name));
+    for (std::string line; std::getline(in, line);)
+      if (const auto json = nlohmann::json::parse(line); json.contains("step"))
+        list.push_back(json["epoch"]);
+    return list;
+  };
+  options.atStep = 7;
+  CHECK(epochs("same", 21) == std::vector<int64_t>{4, 5, 5, 6}); // the same data: nothing is left out
+  CHECK(epochs("other", 32) == std::vector<int64_t>{5, 5, 5, 5});
+  options.atStep = 6; // at the end of an epoch
+  CHECK(epochs("more", 32) == std::vector<int64_t>{4, 4, 4, 4, 5});
+  options = {};
+  options.newData = true;
+  CHECK_THROWS_WITH(train({}, options, ""), Contains("--new-data: needs --resume"));
 }
 
 TEST_CASE("epochs count from the start of training", "[session]") {
