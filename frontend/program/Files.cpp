@@ -4,6 +4,7 @@
 #include "frontend/program/ResolvedOptions.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/FileRoles.h"
+#include "runtime/base/UserCode.h"
 #include "runtime/checkpoint/Leftovers.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/plan/plan_generated.h"
@@ -20,7 +21,7 @@ void checkFiles(const Data &data, const RunOptions &options, const std::vector<s
   if (!isStrategyKind(options.strategy))
     files.reads("--strategy", options.strategy);
   files.reads("--cluster", options.cluster);
-  files.reads("the data file", dataFiles(dataOf(data).kind, options.data));
+  files.reads("the data file", dataFiles(customData(data) ? plan::DataKind::Custom : dataOf(data).kind, options.data));
   files.reads("the checkpoint's file", checkpointPaths(options.checkpoint));
   files.writes("--metrics", options.metrics);
   files.writes("--trace", options.trace);
@@ -35,6 +36,20 @@ const Dataset *customData(const Data &data) {
   return own ? own->get() : nullptr;
 }
 
+static void requirePlace(const std::string &data) {
+  std::error_code error;
+  if (!std::filesystem::exists(data, error))
+    throw userError(fmt::format("--data {}: {}", data, error ? error.message() : "no such file or folder"));
+}
+
+void openOwnData(const Data &data, const RunOptions &options) {
+  const auto *own = std::get_if<std::shared_ptr<Dataset>>(&data);
+  if (!own || options.data.empty() || options.data == "synthetic")
+    return;
+  requirePlace(options.data);
+  callUser([&] { return fmt::format("--data {}", options.data); }, [&] { (*own)->open(options.data); });
+}
+
 std::string dataPlace(const Data &data, const RunOptions &options) {
   if (options.data == "synthetic" || (options.data.empty() && customData(data)))
     return options.data;
@@ -45,9 +60,7 @@ std::string dataPlace(const Data &data, const RunOptions &options) {
   }
   if (options.data.empty())
     throw userError("--data: needs the folder or file of the data set, or \"synthetic\"");
-  std::error_code error;
-  if (!std::filesystem::exists(options.data, error))
-    throw userError(fmt::format("--data {}: {}", options.data, error ? error.message() : "no such file or folder"));
+  requirePlace(options.data);
   return options.data;
 }
 

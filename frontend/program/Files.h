@@ -13,6 +13,8 @@ void checkFiles(const Data &data, const RunOptions &options, const std::vector<s
 
 /// The program's own data set, or null.
 const Dataset *customData(const Data &data);
+/// Tells the program's own data set where --data is. Throws userError if that is nowhere, or if it does not read it.
+void openOwnData(const Data &data, const RunOptions &options);
 /// The location of the data; throws userError if it is required and missing, or does not exist.
 std::string dataPlace(const Data &data, const RunOptions &options);
 

@@ -96,6 +96,7 @@ void showSample(const Data &data, const RunOptions &options, const SampleRequest
     throw userError(fmt::format("-o {}: writes FILE.npy or FILE.png", request.output));
   if (!request.file.empty() && request.index)
     throw userError(fmt::format("--index {}: cannot be combined with --file {}", *request.index, request.file));
+  openOwnData(data, options);
   const std::string place = dataPlace(data, options);
   const uint64_t seed = options.seed.value_or(0);
   std::unique_ptr<DataSource> source;

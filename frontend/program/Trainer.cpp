@@ -63,6 +63,9 @@ struct Trainer::Impl {
   /// The plan of --like, if only --alternatives is asked besides; else null.
   std::shared_ptr<const PlanFile> toComplete(const RunOptions &options) const;
   bool warned = false, warnedOfMicrobatches = false;
+  /// Opens the program's own data set at --data, once.
+  void openData(const RunOptions &options);
+  std::string opened = {};                          ///< --data of the last call
   std::shared_ptr<passes::SearchCache> searchCache; ///< of plan(); null: none
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds,
@@ -91,6 +94,11 @@ GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
   }
   return graph;
+}
+
+void Trainer::Impl::openData(const RunOptions &options) {
+  if (std::exchange(opened, options.data) != options.data)
+    openOwnData(config.data, options);
 }
 
 void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
@@ -211,6 +219,7 @@ Trainer::~Trainer() = default;
 void Trainer::train(const RunOptions &given) {
   RunOptions options = given;
   checkTraining(options);
+  impl->openData(options);
   checkFiles(impl->config.data, options);
   options.resume = options.resume || (options.resumeIfAny && hasCheckpoint(options.checkpoint));
   std::optional<CheckpointInfo> resumed;
@@ -235,6 +244,7 @@ CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char
 }
 
 Evaluation Trainer::evaluate(const RunOptions &given) {
+  impl->openData(given);
   checkFiles(impl->config.data, given);
   const CheckpointInfo info = impl->checkpointOf(given, "evaluation");
   RunOptions options = given;
@@ -279,9 +289,13 @@ std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) co
   return std::make_unique<Predictor::Impl>(plan, options);
 }
 
-Predictor Trainer::predictor(const RunOptions &options) { return Predictor(impl->load(options)); }
+Predictor Trainer::predictor(const RunOptions &options) {
+  impl->openData(options);
+  return Predictor(impl->load(options));
+}
 
 void Trainer::predict(const RunOptions &given, const std::string &file) {
+  impl->openData(given);
   RunOptions options = given;
   options.data = dataPlace(impl->config.data, given); // report a missing data set before compiling
   const auto loaded = impl->load(options);
@@ -307,6 +321,7 @@ std::shared_ptr<const PlanFile> Trainer::Impl::toComplete(const RunOptions &opti
 void Trainer::shareSearches() { impl->searchCache = passes::newSearchCache(); }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
+  impl->openData(options);
   ResolvedOptions resolved = impl->resolve(options);
   if (options.alternatives && resolved.cluster.empty())
     throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
@@ -340,11 +355,15 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
                             passes::alternativesTo(traced, Impl::forThisMachine(resolved), chosen));
 }
 
-std::string Trainer::graph(const RunOptions &options) { return impl->trace(impl->resolve(options)).str(); }
+std::string Trainer::graph(const RunOptions &options) {
+  impl->openData(options);
+  return impl->trace(impl->resolve(options)).str();
+}
 
 CheckResult Trainer::check(const RunOptions &given) {
   if (ranksAreProcesses())
     throw userError("check: must run in one process, but a launcher started several");
+  impl->openData(given);
   RunOptions options = given;
   if (options.steps == 0)
     throw userError("--steps 0: check compares at least one step");

@@ -29,6 +29,12 @@ bool DataField::isLabel() const {
          (classes > 0 || name.starts_with("label") || name.starts_with("target"));
 }
 
+void Dataset::open(const std::string &path) {
+  throw userError(fmt::format("--data {}: the program's own data set does not read it: leave it out, or override "
+                              "Dataset::open in the program",
+                              path));
+}
+
 std::vector<int64_t> Dataset::shards(Split) const { return {}; }
 
 std::string Dataset::fingerprint(Split) const { return ""; }

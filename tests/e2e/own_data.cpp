@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 using namespace cleave;
 
@@ -62,6 +63,32 @@ struct Torn : Dataset {
   }
 };
 
+/// Numbers of a file, which --data names.
+struct Numbers : Stripes {
+  std::string text = "1";
+  Numbers() : Stripes("none") {}
+  void open(const std::string &path) override {
+    std::ifstream file(path);
+    if (!std::getline(file, text))
+      throw std::runtime_error("holds no number");
+  }
+  void read(const SampleId &sample, Random &random, std::span<std::byte *const> to) const override {
+    Stripes::read(sample, random, to);
+    const float scale = std::stof(text);
+    for (int i = 0; to[0] && i < 8; ++i) {
+      float picture;
+      std::memcpy(&picture, to[0] + 4 * i, 4);
+      picture *= scale;
+      std::memcpy(to[0] + 4 * i, &picture, 4);
+    }
+  }
+};
+
+/// The same with a fingerprint, which does not look at the last digit.
+struct Known : Numbers {
+  std::string fingerprint(Split) const override { return text.substr(0, text.size() - 1); }
+};
+
 struct Net : Module {
   std::string fault;
   Linear first{*this, "first", 8, 16}, second{*this, "second", 16, 8}, spare{*this, "spare", 5, 5};
@@ -85,5 +112,9 @@ int main(int argc, char **argv) {
   std::shared_ptr<Dataset> data = std::make_shared<Stripes>(fault);
   if (fault == "torn")
     data = std::make_shared<Torn>();
+  if (fault == "file")
+    data = std::make_shared<Numbers>();
+  if (fault == "known")
+    data = std::make_shared<Known>();
   return program.run<Net>({.data = data, .loss = mseLoss, .optimizer = Sgd{.lr = 0.5}, .batch = 16}, fault, freeze);
 }

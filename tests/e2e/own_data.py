@@ -65,6 +65,44 @@ class OwnData(Case):
         self.refused("order", "data field mask of evaluation sample 23: read without the other fields", FUNCTION)
         self.refused("order", "data field mask", command=("check",))
 
+    def test_where_the_data_are(self):
+        one, two, empty = (self.path(name) for name in ("one", "two", "empty"))
+        for path, text in ((one, "1.25"), (two, "1.26"), (empty, "")):
+            with open(path, "w") as out:
+                out.write(text)
+        refused = f"--data {one}: the program's own data set does not read it: leave it out, or override Dataset::open"
+        for command in (["train"], ["check"], ["plan", "-o", self.path("p")], ["data"]):
+            self.refused("none", refused, command=[*command, "--data", one])
+        self.refused("file", "--data /no/such/file: no such file", command=["train", "--data", "/no/such/file"])
+        self.refused("file", f"--data {empty}: holds no number", command=["train", "--data", empty])
+        plain = self.losses("--fault", "file", "--steps", 3)
+        first = self.losses("--fault", "file", "--data", one, "--steps", 3)
+        self.assertNotEqual(first, plain)
+        self.assertNotEqual(first, self.losses("--fault", "file", "--data", two, "--steps", 3))
+        self.assertEqual(self.losses("--steps", 3), self.losses("--fault", "file", "--steps", 3))
+        self.losses("--data", "synthetic", "--steps", 3)
+
+    def test_other_data_than_before(self):
+        one, two = self.path("one"), self.path("two")
+        for path, text in ((one, "1.25"), (two, "1.26")):
+            with open(path, "w") as out:
+                out.write(text)
+        for fault in ("file", "known"):
+            ck = self.path(fault)
+            train = ["train", "--quiet", "--checkpoint", ck, "--steps"]
+            self.assertEqual(run("own_data", *train, 3, "--seed", 5, "--fault", fault, "--data", one)[0], 0)
+            self.assertEqual(run("own_data", *train, 4, "--resume", "--data", one)[0], 0)
+            status, _, err = run("own_data", *train, 5, "--resume", "--data", two)
+            self.assertEqual(status, 2 if fault == "file" else 0, err)
+            if fault == "file":
+                self.assertIn("trained on other data: field picture of some training samples: sha256:", err)
+                status, _, err = run("own_data", *train, 5, "--resume", "--data", two, "--new-data")
+                self.assertEqual(status, 0, err)
+                self.assertIn("at the beginning of epoch 2", err)
+            status, _, err = run("own_data", *train, 6, "--resume", "--data", "synthetic")
+            self.assertEqual(status, 2, err)
+            self.assertIn("training samples: 1024 now, 64 before", err)
+
     def test_exceptions_are_the_users(self):
         self.refused("throw", "data fields picture, mask of training sample 5: this picture is torn")
         self.refused("torn", "data field mask of training sample 5: an exception that is not derived from std::exception")

@@ -52,6 +52,9 @@ struct SampleId {
 class Dataset {
 public:
   virtual ~Dataset() = default;
+  /// Called with the path of --data (RunOptions::data), if it is given and not "synthetic", before anything else is
+  /// asked. By default --data is refused: the data set does not read it.
+  virtual void open(const std::string &path);
   /// The fields of every sample; `read` refers to their indices.
   virtual const std::vector<DataField> &fields() const = 0;
   /// Number of samples of a split.
