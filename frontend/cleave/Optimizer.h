@@ -29,7 +29,7 @@ struct AdamW {
 using Optimizer = std::variant<Sgd, Adam, AdamW>;
 
 // Learning-rate schedules: the learning rate in step s = 1, 2, ..., where lr is the optimizer's.
-// Lengths may be given in epochs, whose number of steps the data and the batch decide.
+// Lengths may be given in epochs, whose number of steps the data and the batch decide. No number may be negative.
 /// lr
 struct ConstantLr {};
 /// lr gamma^floor((s - 1) / every), after a warm-up of linear growth
@@ -38,8 +38,10 @@ struct StepLr {
   double gamma = 0.1;
   double everyEpochs = 0, warmupEpochs = 0; ///< > 0: instead of `every`; length of the warm-up
 };
-/// `warmup` steps of linear growth to lr, then a half cosine from lr to `min` until step `steps`, which counts the
-/// warm-up. steps = 0 means the number of steps of the run; a resumed run keeps that number.
+/// `warmup` steps of linear growth to lr, then a half cosine from lr towards `min` until step `steps`, which counts the
+/// warm-up: step s > warmup has min + (lr - min) (1 + cos(pi (s - 1 - warmup) / (steps - warmup))) / 2, so `min` itself
+/// is the rate of all steps after `steps` (as in PyTorch, where T_max = steps - warmup). steps = 0 means the number of
+/// steps of the run; a resumed run keeps that number.
 struct CosineLr {
   double min = 0;
   int64_t warmup = 0, steps = 0;

@@ -23,15 +23,19 @@ void resolveEpochs(plan::LearningRateT &rate, int64_t stepsPerEpoch) {
     rate.every = std::max<int64_t>(1, steps(rate.every_epochs));
 }
 
-/// A half cosine from base to min, after `done` of `length` steps.
+/// A half cosine from base to min, after `done` of `length` steps. Without a step it has ended.
 static double cosine(const plan::LearningRateT &rate, int64_t done, int64_t length) {
-  const double part = length > 0 ? std::clamp(double(done) / double(length), 0.0, 1.0) : 0.0;
+  const double part = length > 0 ? std::clamp(double(done) / double(length), 0.0, 1.0) : 1.0;
   return rate.min + (rate.base - rate.min) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+}
+
+bool endsInWarmup(const plan::LearningRateT &rate, int64_t total) {
+  return (rate.kind == plan::RateKind::Step || rate.kind == plan::RateKind::WarmupCosine) && rate.warmup > total;
 }
 
 double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total) {
   const int64_t length = rate.steps > 0 ? rate.steps : total;
-  if ((rate.kind == plan::RateKind::Step || rate.kind == plan::RateKind::WarmupCosine) && step <= rate.warmup)
+  if (endsInWarmup(rate, step - 1))
     return rate.base * double(step) / double(rate.warmup);
   switch (rate.kind) {
   case plan::RateKind::Constant:

@@ -15,6 +15,9 @@ void resolveEpochs(plan::LearningRateT &rate, int64_t stepsPerEpoch);
 /// The rate of step `step` (1 is the first) in a run of `total` steps.
 double rateAt(const plan::LearningRateT &rate, int64_t step, int64_t total);
 
+/// Whether the rate still grows in the last step of a run of `total` steps, so that it never reaches its base.
+bool endsInWarmup(const plan::LearningRateT &rate, int64_t total);
+
 /// The last step before a schedule of `rate.steps` steps stays at rate 0; nullopt if it never does.
 std::optional<int64_t> endOfSchedule(const plan::LearningRateT &rate);
 

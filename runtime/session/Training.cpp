@@ -58,7 +58,7 @@ struct Training {
   Training(std::shared_ptr<const PlanFile> plan, const RunOptions &options, const OpenedData &data);
   int64_t lastOfEpochs() const;
   /// Throws userError if no step of this run can change a parameter because the schedule has ended. Warns if that is so
-  /// for some steps.
+  /// for some steps, and if the training ends within the warm-up.
   void checkSchedule() const;
   /// Throws environmentError if the checkpoint that this run continues from has been replaced.
   void checkUnchanged() const;
@@ -93,6 +93,13 @@ Training::Training(std::shared_ptr<const PlanFile> plan, const RunOptions &optio
 }
 
 void Training::checkSchedule() const {
+  const bool speaks = !ranksAreProcesses() || launchedRank() == 0;
+  if (endsInWarmup(rate, lastStep) && lastStep >= firstStep && speaks)
+    std::fputs(fmt::format("warning: the learning rate warms up for {} steps, but the training ends after step {}, "
+                           "at {:.3g} of {:.3g}\n",
+                           rate.warmup, lastStep, rateAt(rate, lastStep, lastStep), rate.base)
+                   .c_str(),
+               stderr);
   const std::optional<int64_t> end = endOfSchedule(rate);
   if (!end || lastStep <= *end || lastStep < firstStep)
     return;
@@ -103,7 +110,7 @@ void Training::checkSchedule() const {
       *end, std::max(firstStep, *end + 1), lastStep, lastStep);
   if (firstStep > *end)
     throw userError(text);
-  if (!ranksAreProcesses() || launchedRank() == 0)
+  if (speaks)
     std::fputs(fmt::format("warning: {}\n", text).c_str(), stderr);
 }
 

@@ -272,6 +272,8 @@ TEST_CASE("only schedules that reach rate 0 end", "[session]") {
     rate.min = 0;
   }
   rate.warmup = 100; // the cosine has no step
+  CHECK(endOfSchedule(rate) == 100);
+  rate.warmup = 101; // beyond the end
   CHECK_FALSE(endOfSchedule(rate));
   rate.warmup = 10;
   rate.base = 0; // asked for
