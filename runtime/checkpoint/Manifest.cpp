@@ -173,7 +173,7 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
       throw environmentError(fmt::format("{}: version {} expected, found {}", name, formatVersion, jsonText(version)));
     if (const auto found = json.at("checksum"), due = Json(checksumOf(json)); found != due)
       throw environmentError(fmt::format("{}: modified or truncated: its stated checksum is {}, its content has {}",
-                                         name, jsonText(found).substr(0, 24), jsonText(due).substr(0, 24)));
+                                         name, jsonText(found), jsonText(due)));
     manifest.generation = count(json, "generation", 1, name);
     manifest.run = json.at("run").get<std::string>();
     manifest.info = parseInfo(json, name);

@@ -675,6 +675,11 @@ TEST_CASE("manifests round-trip and refuse what is torn", "[checkpoint]") {
       {{"step-0.manifest.json", 5}}};
   const std::string text = printManifest(manifest);
   const Manifest back = parseManifest(text, "m");
+  std::string altered = text;
+  altered[text.find_first_of("0123456789", text.find("\"step\""))] ^= 1;
+  CHECK_THROWS_WITH(parseManifest(altered, "m"),
+                    Contains("checksum is \"" + text.substr(text.find("sha256:"), 71) + "\", its content has \"sha256:") &&
+                        Catch::Matchers::EndsWith("\""));
   CHECK(printManifest(back) == text);
   CHECK(back.info.training == R"({"lr":{"base":0.1}})");
   for (size_t n = 0; n + 2 < text.size(); n += 3)
