@@ -7,11 +7,11 @@
 //     return program.run<Mlp>({.data = Mnist{}, .batch = 128}, width);
 //   }
 #pragma once
+#include "cleave/OwnOption.h"
 #include "cleave/Trainer.h"
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 #include <type_traits>
 
 namespace cleave {
@@ -39,20 +39,28 @@ public:
   Program(const Program &) = delete;
 
   /// Declares a model option and returns its value: from the command line, else from the checkpoint or plan named on
-  /// the command line, else the default `otherwise`. T: an integer, double, bool, std::string or std::vector<int64_t>
-  /// ("512,512"). `choices`: the allowed values (empty: any). If the value is invalid, this returns `otherwise`, and
-  /// `run` reports the error.
+  /// the command line, else from a recipe, else the default `otherwise`. T: an integer, double, bool, std::string or
+  /// std::vector<int64_t> ("512,512"). A bool is true if it is given without a value. `choices`: the allowed values
+  /// (empty: any); the default is allowed, too. If the value is invalid, this returns `otherwise`, and `run` reports
+  /// the error. The name begins with two dashes, and no command of Cleave has an option of this name.
   template <class T>
-  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {});
+  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {},
+           Where where = Where::current()) {
+    return declareAs("", name, otherwise, help, choices, Range::any(), where);
+  }
   /// The same for integers, or lists of integers, within a range.
-  template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range);
+  template <class T>
+  T option(const std::string &name, T otherwise, const std::string &help, Range range, Where where = Where::current()) {
+    static_assert(std::is_integral_v<T> || std::is_same_v<T, std::vector<int64_t>>, "a range is of whole numbers");
+    return declareAs("", name, otherwise, help, std::vector<T>(), range, where);
+  }
   std::string option(const std::string &name, const char *otherwise, const std::string &help,
-                     std::vector<std::string> choices = {}) {
-    return option<std::string>(name, otherwise, help, std::move(choices));
+                     std::vector<std::string> choices = {}, Where where = Where::current()) {
+    return option<std::string>(name, otherwise, help, std::move(choices), where);
   }
 
   /// Declares a command of this program that uses a trained model: `PROGRAM NAME --checkpoint DIR`. See Command.
-  Command command(const std::string &name, const std::string &about);
+  Command command(const std::string &name, const std::string &about, Where where = Where::current());
 
   /// Constructs the model from `args` and runs the command. Returns the exit status: 0 success, 1 internal error, 2
   /// user error, 3 a plan, check or environment that fails.
@@ -65,17 +73,8 @@ public:
 
 private:
   friend class Command;
-  enum class Kind : uint8_t { Integer, Number, Boolean, Word, Integers };
-  struct Declared {
-    std::string name, help, otherwise;
-    Kind kind;
-    std::vector<std::string> choices;
-    int64_t least = 0, most = 0; ///< range of an integer
-    std::string value = {};      ///< the option's value as text
-    std::string command = {};    ///< command that the option belongs to; empty: a model option, for every command
-  };
-  /// The option's value as text.
-  std::string declare(Declared option);
+  /// The option's value.
+  OptionValue declare(OwnOption option, Where where);
   /// A model together with its owner.
   struct Made {
     std::shared_ptr<void> module;
@@ -85,9 +84,7 @@ private:
 
   template <class T>
   T declareAs(const std::string &command, const std::string &name, const T &otherwise, const std::string &help,
-              const std::vector<T> &choices, Range range);
-  template <class T> static std::string write(const T &value);
-  template <class T> static T read(const std::string &text);
+              const std::vector<T> &choices, Range range, Where where);
 
   struct Impl;
   std::unique_ptr<Impl> impl;
@@ -102,16 +99,18 @@ class Command {
 public:
   /// As Program::option, but only for this command, and not stored in checkpoints.
   template <class T>
-  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {}) {
-    return program->declareAs<T>(this->name, name, otherwise, help, choices, Range::any());
+  T option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices = {},
+           Where where = Where::current()) {
+    return program->declareAs<T>(this->name, name, otherwise, help, choices, Range::any(), where);
   }
   /// The same for integers within a range.
-  template <class T> T option(const std::string &name, T otherwise, const std::string &help, Range range) {
-    return program->declareAs<T>(this->name, name, otherwise, help, {}, range);
+  template <class T>
+  T option(const std::string &name, T otherwise, const std::string &help, Range range, Where where = Where::current()) {
+    return program->declareAs<T>(this->name, name, otherwise, help, {}, range, where);
   }
   std::string option(const std::string &name, const char *otherwise, const std::string &help,
-                     std::vector<std::string> choices = {}) {
-    return option<std::string>(name, otherwise, help, std::move(choices));
+                     std::vector<std::string> choices = {}, Where where = Where::current()) {
+    return option<std::string>(name, otherwise, help, std::move(choices), where);
   }
   /// Sets the function that runs the command on the checkpoint's model, which computes `batch` samples together. The
   /// function reports invalid options by throwing std::invalid_argument.
@@ -124,68 +123,40 @@ private:
   std::string name;
 };
 
-template <class T> std::string Program::write(const T &value) {
-  std::ostringstream out;
-  out.precision(17);
-  if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-    for (size_t i = 0; i < value.size(); ++i)
-      out << (i ? "," : "") << value[i];
-  } else if constexpr (std::is_same_v<T, bool>)
-    out << (value ? "true" : "false");
-  else
-    out << value;
-  return out.str();
-}
-
-template <class T> T Program::read(const std::string &text) {
-  if constexpr (std::is_same_v<T, std::string>)
-    return text;
-  else if constexpr (std::is_same_v<T, bool>)
-    return text == "true" || text == "1";
-  else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-    T values;
-    std::istringstream in(text);
-    for (std::string part; std::getline(in, part, ',');)
-      values.push_back(read<int64_t>(part));
-    return values;
-  } else {
-    std::conditional_t<std::is_integral_v<T>, int64_t, T> value{};
-    std::istringstream(text) >> value;
-    return static_cast<T>(value);
-  }
-}
+namespace internal {
+/// The alternative of OptionValue for options of type T.
+template <class T>
+using KeptAs = std::conditional_t<
+    std::is_same_v<T, bool>, bool,
+    std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<std::is_floating_point_v<T>, double, T>>>;
+/// The double that has the float's shortest text: 0.1 for 0.1f.
+double asWritten(float value);
+} // namespace internal
 
 template <class T>
 T Program::declareAs(const std::string &command, const std::string &name, const T &otherwise, const std::string &help,
-                     const std::vector<T> &choices, Range range) {
-  constexpr Kind kind = std::is_same_v<T, bool>          ? Kind::Boolean
-                        : std::is_integral_v<T>          ? Kind::Integer
-                        : std::is_floating_point_v<T>    ? Kind::Number
-                        : std::is_same_v<T, std::string> ? Kind::Word
-                                                         : Kind::Integers;
-  std::vector<std::string> allowed;
+                     const std::vector<T> &choices, Range range, Where where) {
+  using Kept = internal::KeptAs<T>;
+  static_assert(std::is_constructible_v<OptionValue, std::in_place_type_t<Kept>>,
+                "an option is an integer, a double, a bool, a std::string or a std::vector<int64_t>");
+  const auto kept = [](const T &value) {
+    if constexpr (std::is_same_v<T, float>)
+      return internal::asWritten(value);
+    else
+      return static_cast<Kept>(value);
+  };
+  OwnOption option{name, help, kept(otherwise), {}, range.least, range.most, command};
   for (const T &choice : choices)
-    allowed.push_back(write(choice));
-  int64_t least = range.least, most = range.most;
+    option.choices.push_back(kept(choice));
   if constexpr (std::is_integral_v<T>) { // the limits of T
     if (std::is_unsigned_v<T>)
-      least = std::max<int64_t>(least, 0);
+      option.least = std::max<int64_t>(option.least, 0);
     else
-      least = std::max<int64_t>(least, static_cast<int64_t>(std::numeric_limits<T>::min()));
+      option.least = std::max<int64_t>(option.least, static_cast<int64_t>(std::numeric_limits<T>::min()));
     if (sizeof(T) < sizeof(int64_t))
-      most = std::min<int64_t>(most, static_cast<int64_t>(std::numeric_limits<T>::max()));
+      option.most = std::min<int64_t>(option.most, static_cast<int64_t>(std::numeric_limits<T>::max()));
   }
-  return read<T>(declare({name, help, write(otherwise), kind, allowed, least, most, {}, command}));
-}
-
-template <class T>
-T Program::option(const std::string &name, T otherwise, const std::string &help, std::vector<T> choices) {
-  return declareAs("", name, otherwise, help, choices, Range::any());
-}
-
-template <class T> T Program::option(const std::string &name, T otherwise, const std::string &help, Range range) {
-  static_assert(std::is_integral_v<T> || std::is_same_v<T, std::vector<int64_t>>, "a range is of whole numbers");
-  return declareAs("", name, otherwise, help, std::vector<T>(), range);
+  return static_cast<T>(std::get<Kept>(declare(std::move(option), where)));
 }
 
 } // namespace cleave

@@ -24,20 +24,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The entries of a list behind an option; the option keeps the first. Empty: it is not given, or no list.
-std::vector<std::string> takeList(std::vector<std::string> &args, const std::string &option) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool joined = args[i].starts_with(option + "=");
-    if (!joined && (args[i] != option || i + 1 == args.size()))
-      continue;
-    std::string &value = args[joined ? i : i + 1];
-    const size_t begin = joined ? option.size() + 1 : 0;
-    if (value.find(',', begin) == std::string::npos)
-      return {};
-    std::vector<std::string> entries = partsOf(value.substr(begin), ',');
-    value = value.substr(0, begin) + entries[0];
-    return entries;
-  }
+/// The entries of an option's list; the option keeps the first. Empty: it is not given, or no list.
+std::vector<std::string> takeList(std::vector<GivenOption> &line, const std::string &option) {
+  for (GivenOption &each : line)
+    if (each.name == option && each.value && each.value->find(',') != std::string::npos) {
+      std::vector<std::string> entries = partsOf(*each.value, ',');
+      each.value = entries[0];
+      return entries;
+    }
   return {};
 }
 
@@ -88,10 +82,8 @@ Row planned(Trainer &trainer, RunOptions options, int64_t devices, const std::st
 
 } // namespace
 
-std::optional<DeviceTable> DeviceTable::take(std::vector<std::string> &args) {
-  if (args.empty() || args[0] != "plan")
-    return std::nullopt;
-  const std::vector<std::string> counts = takeList(args, "--devices"), clusters = takeList(args, "--cluster");
+std::optional<DeviceTable> DeviceTable::take(std::vector<GivenOption> &line) {
+  const std::vector<std::string> counts = takeList(line, "--devices"), clusters = takeList(line, "--cluster");
   if (counts.empty() && clusters.empty())
     return std::nullopt;
   DeviceTable table{{}, clusters};

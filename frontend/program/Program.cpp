@@ -3,6 +3,7 @@
 #include "frontend/program/DeviceTable.h"
 #include "frontend/program/Files.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/OwnOptions.h"
 #include "frontend/program/ShowSample.h"
 #include "frontend/trace/Diagnose.h"
 #include "partitioner/toml/Toml.h"
@@ -10,7 +11,6 @@
 #include "runtime/base/Counted.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/JsonText.h"
-#include "runtime/base/Nearest.h"
 #include "runtime/base/ParseNumber.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/UserCode.h"
@@ -24,11 +24,10 @@
 #include "runtime/session/PrepareProcess.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cctype>
 #include <cstdio>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <limits>
+#include <map>
 #include <set>
 
 namespace cleave {
@@ -86,14 +85,17 @@ unsigned commandNamed(const std::string &name) {
   return commands::own;
 }
 
-/// The options of the command `args`, without those of the model; nullopt if they are wrong, or if help is asked for.
-std::optional<RunOptions> optionsOf(const std::vector<std::string> &args) {
+/// The options of a command, without those of the program; nullopt if they are wrong.
+std::optional<RunOptions> optionsOf(const std::string &command, const std::vector<GivenOption> &line) {
   CLI::App app;
-  app.allow_extras();
   RunOptions run;
-  addOptions(app, programOptions(), commandNamed(args[0]), run);
+  addOptions(app, programOptions(), commandNamed(command), run);
+  std::vector<GivenOption> known;
+  std::ranges::copy_if(line, std::back_inserter(known),
+                       [&](const GivenOption &each) { return app.get_option_no_throw(each.name) != nullptr; });
+  std::vector<std::string> words = wordsOf(known);
   try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend() - 1));
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError &) {
     return std::nullopt;
   } catch (const Error &) {
@@ -102,247 +104,165 @@ std::optional<RunOptions> optionsOf(const std::vector<std::string> &args) {
   return run;
 }
 
+/// The names of the options that Cleave gives to every command (`own`: to the commands that a program adds).
+std::set<std::string> builtInNames(bool own) {
+  CLI::App app;
+  CommandLine line;
+  std::set<std::string> names{"--version"};
+  if (own)
+    addOptions(app, programOptions(), commands::own, line.run);
+  else
+    addCommands(app, line);
+  std::vector<const CLI::App *> all{&app};
+  for (const CLI::App *command : app.get_subcommands({}))
+    all.push_back(command);
+  for (const CLI::App *command : all)
+    for (std::string &name : optionNames(*command))
+      names.insert(std::move(name));
+  return names;
+}
+
+/// Cuts the words after the command.
+std::vector<GivenOption> lineOf(const std::string &command, const std::vector<std::string> &words) {
+  std::set<std::string> flags{"--help", "-h", "--version"};
+  for (const Option &option : programOptions())
+    for (const Option::Use &use : option.uses)
+      if ((use.commands & commandNamed(command)) && std::holds_alternative<bool RunOptions::*>(option.field))
+        flags.insert(option.name);
+  return givenOptions(words, [&](const std::string &name) {
+    return flags.contains(name) ? TakesValue::No : name == "-o" ? TakesValue::Yes : TakesValue::Unknown;
+  });
+}
+
 } // namespace
 
 struct Program::Impl {
   std::string name;
-  std::vector<std::string> args; ///< without the program's name
-  /// Values of --recipe that are no options of commands, and those that other commands have.
-  struct RecipeValue {
-    std::string name, value, place; ///< place: file and line
-    bool known;                     ///< an option of some command
-  };
-  std::vector<RecipeValue> recipe;
-  std::vector<Declared> declared;
-  nlohmann::json stored;            ///< options of the checkpoint or plan that the command line names
-  bool storedYields = false;        ///< the command line may give other values
-  std::string storedIn;             ///< the checkpoint or plan that has `stored`, for messages
+  std::vector<std::string> args;    ///< without the program's name
+  std::string command;              ///< empty: the command line does not begin with one
+  OwnOptions own;                   ///< the options that the program declares
   std::optional<DeviceTable> table; ///< of plans, instead of one plan
-  std::optional<Error> mistake;     ///< the first mistake found before `run`
   struct Own {
     std::string name, about;
     std::function<void(Predictor &)> body;
+    Where where;
     int64_t batch = 1;
   };
   std::vector<Own> commands; ///< added by the program
 
-  std::optional<std::string> find(const std::string &option) const;
   void loadRecipe();
   void loadStored();
-  std::string optionsJson() const;
-  void addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const;
   void runOwn(const Own &own, RunOptions options, Trainer &trainer) const;
-  int command(const CommandLine &line, const CLI::App &app, Trainer &trainer, const Data &data);
+  int runCommand(const CommandLine &line, Trainer &trainer, const Data &data);
 };
+
+/// A value of a recipe as the command line would give it.
+static std::string textOfNode(const toml::node &node, const std::string &where, bool inList = false) {
+  if (const auto word = node.value_exact<std::string>())
+    return *word;
+  if (const auto whole = node.value_exact<int64_t>())
+    return fmt::format("{}", *whole);
+  if (const auto truth = node.value_exact<bool>())
+    return *truth ? "true" : "false";
+  if (const auto number = node.value_exact<double>())
+    return fmt::format("{}", *number);
+  if (!node.is_array() || inList)
+    throw userError(where + ": must be a text, a number, true or false, or a list of numbers");
+  std::string list;
+  for (const toml::node &one : *node.as_array())
+    list += (&one == node.as_array()->get(0) ? "" : ",") + textOfNode(one, where, true);
+  return list;
+}
 
 /// The values of the command's options, without those that the command line gives, are appended to it.
 void Program::Impl::loadRecipe() {
-  if (args.empty() || args[0].starts_with("-"))
-    return;
-  const std::optional<RunOptions> given = optionsOf(args);
+  const std::optional<RunOptions> given = optionsOf(command, own.line);
   if (!given || given->recipe.empty())
     return;
-  std::set<std::string> everyCommands, ofCommand;
+  std::map<std::string, bool> ofCommand; // of every option; the command's are true
+  std::set<std::string> flags;
   for (const Option &option : programOptions())
     for (const Option::Use &use : option.uses) {
-      everyCommands.insert(option.name);
-      if (use.commands & commandNamed(args[0]))
-        ofCommand.insert(option.name);
+      ofCommand[option.name] |= (use.commands & commandNamed(command)) != 0;
+      if (std::holds_alternative<bool RunOptions::*>(option.field))
+        flags.insert(option.name);
     }
   const std::string text = readTextFile(given->recipe, Status::User, 1 << 20);
   const toml::table table = partitioner::parseToml(text, given->recipe);
   for (const auto &[key, node] : partitioner::inFileOrder(table)) {
-    const std::string option = "--" + key, place = partitioner::at(given->recipe, *node);
+    const std::string option = "--" + key, place = partitioner::at(given->recipe, *node), where = place + ": " + key;
     if (option == "--recipe" || option == "--plan" || option == "--checkpoint" || option == "--like")
-      throw userError(fmt::format("{}: {}: belongs on the command line", place, key));
-    std::string value;
-    const auto add = [&](const toml::node &one) {
-      if (one.is_table() || one.is_array())
-        throw userError(
-            fmt::format("{}: {}: must be a text, a number, true or false, or a list of numbers", place, key));
-      if (const auto word = one.value_exact<std::string>())
-        value += *word;
-      else if (const auto whole = one.value_exact<int64_t>())
-        value += fmt::format("{}", *whole);
-      else if (const auto truth = one.value_exact<bool>())
-        value += *truth ? "true" : "false";
-      else
-        value += fmt::format("{}", one.value<double>().value_or(0));
-    };
-    if (const toml::array *list = node->as_array())
-      for (size_t i = 0; i < list->size(); ++i) {
-        value += i ? "," : "";
-        add(*list->get(i));
-      }
-    else
-      add(*node);
-    if (!ofCommand.contains(option)) {
-      recipe.push_back({option, value, place, everyCommands.contains(option)});
+      throw userError(where + ": belongs on the command line");
+    const std::string value = textOfNode(*node, where);
+    const auto known = ofCommand.find(option);
+    if (known == ofCommand.end() || !known->second) {
+      own.recipe.push_back({option, value, place, known != ofCommand.end()});
       continue;
     }
-    const bool onLine = std::ranges::any_of(
-        args, [&](const std::string &word) { return word == option || word.starts_with(option + "="); });
-    if (onLine || (node->is_boolean() && value == "false"))
+    if (std::ranges::any_of(own.line, [&](const GivenOption &each) { return each.name == option; }))
       continue;
-    args.push_back(option);
-    if (!node->is_boolean())
-      args.push_back(value);
+    if (!flags.contains(option))
+      own.line.push_back({option, value});
+    else if (!node->is_boolean())
+      throw userError(where + ": must be true or false");
+    else if (value == "true")
+      own.line.push_back({option});
   }
-}
-
-/// The value of an option of the model, if it is given. Other options are skipped.
-std::optional<std::string> Program::Impl::find(const std::string &option) const {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  std::string value;
-  const CLI::Option *found = app.add_option(option, value)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
-  } catch (const CLI::ParseError &) { // `run` reports it
-    return std::nullopt;
-  }
-  if (found->count())
-    return value;
-  for (const RecipeValue &each : recipe)
-    if (each.name == option &&
-        !stored.contains(option.substr(option.find_first_not_of('-')))) // a checkpoint's are used
-      return each.value;
-  return std::nullopt;
 }
 
 /// Reads the model's options of the plan or checkpoint that the command reads. Skips what `run` will report.
 void Program::Impl::loadStored() {
-  if (args.empty() || args[0].starts_with("-"))
-    return;
-  const std::optional<RunOptions> given = optionsOf(args);
+  const std::optional<RunOptions> given = optionsOf(command, own.line);
   if (!given)
     return;
   const RunOptions &run = *given;
   std::string options;
-  if (!run.plan.empty()) {
-    const auto file = PlanFile::load(run.plan);
+  if (const std::string &path = run.plan.empty() ? run.like : run.plan; !path.empty()) {
+    const auto file = PlanFile::load(path);
     if (!file->plan().model() || file->plan().model()->str() != name)
       return; // the plan is of another model
-    storedIn = "the plan " + run.plan;
-    options = file->plan().options() ? file->plan().options()->str() : "{}";
-  } else if (!run.like.empty()) {
-    const auto file = PlanFile::load(run.like);
-    if (!file->plan().model() || file->plan().model()->str() != name)
-      return;
-    storedIn = "the plan " + run.like, storedYields = true;
+    own.storedIn = "the plan " + path, own.storedYields = run.plan.empty();
     options = file->plan().options() ? file->plan().options()->str() : "{}";
   } else if (!run.checkpoint.empty() &&
-             (args[0] != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
+             (command != "train" || run.resume || (run.resumeIfAny && hasCheckpoint(run.checkpoint)))) {
     const CheckpointInfo info = readCheckpointInfo(run.checkpoint, run.atStep);
     if (info.model != name)
       return;
     options = info.options;
-    storedIn = "the checkpoint " + run.checkpoint;
+    own.storedIn = "the checkpoint " + run.checkpoint;
   } else
     return;
-  stored = parseJson(options, storedIn + ": the model's options");
+  nlohmann::json stored = parseJson(options, own.storedIn + ": the model's options");
   if (!stored.is_object())
-    throw environmentError(fmt::format("{}: the model's options must be a JSON object, found {}", storedIn, options));
+    throw environmentError(
+        fmt::format("{}: the model's options must be a JSON object, found {}", own.storedIn, options));
+  own.stored = std::move(stored);
 }
 
 Program::Program(std::string name, int argc, char **argv) : impl(new Impl) {
   prepareProcess();
   impl->name = std::move(name);
   impl->args.assign(argv + std::min(argc, 1), argv + argc);
-  try {
-    impl->table = DeviceTable::take(impl->args);
+  if (impl->args.empty() || impl->args[0].starts_with("-"))
+    return;
+  impl->command = impl->args[0];
+  impl->own.line = lineOf(impl->command, {impl->args.begin() + 1, impl->args.end()});
+  impl->own.keepMistake([&] {
+    if (impl->command == "plan")
+      impl->table = DeviceTable::take(impl->own.line);
     impl->loadRecipe();
     impl->loadStored();
-  } catch (const Error &e) {
-    impl->mistake = e;
-  }
+  });
 }
 
 Program::~Program() = default;
 
-// ---- the model's options ------------------------------------------------------------------------------------------
+double internal::asWritten(float value) { return parseNumber<double>(fmt::format("{}", value)).value_or(value); }
 
-/// Describes why a value is invalid; empty if it is valid.
-template <class Declared> static std::string problem(const Declared &option, const std::string &text) {
-  using Kind = decltype(option.kind);
-  const auto integer = [&](const std::string &part) { return problemOfWhole(part, option.least, option.most); };
-  const Kind kind = option.kind;
-  if (!option.choices.empty())
-    return std::find(option.choices.begin(), option.choices.end(), text) != option.choices.end()
-               ? ""
-               : fmt::format("must be one of {}{}", fmt::join(option.choices, ", "), suggestion(text, option.choices));
-  if (kind == Kind::Integer)
-    return integer(text);
-  if (kind == Kind::Integers)
-    for (size_t at = 0; at <= text.size();) {
-      const size_t comma = std::min(text.find(',', at), text.size());
-      if (!integer(text.substr(at, comma - at)).empty())
-        return fmt::format("must be numbers separated by commas, each {}", wholeNumber(option.least, option.most));
-      at = comma + 1;
-    }
-  if (kind == Kind::Number && !parseNumber<double>(text))
-    return "must be a number";
-  if (kind == Kind::Boolean && text != "true" && text != "false" && text != "1" && text != "0")
-    return "must be true or false";
-  return "";
-}
-
-/// A stored value as command line text.
-static std::string textOf(const nlohmann::json &value) {
-  if (value.is_string())
-    return value.get<std::string>();
-  if (!value.is_array())
-    return jsonText(value);
-  std::vector<std::string> parts;
-  for (const auto &part : value)
-    parts.push_back(jsonText(part));
-  return fmt::format("{}", fmt::join(parts, ","));
-}
-
-std::string Program::declare(Declared option) {
-  const std::string key = option.name.substr(std::min(option.name.size(), option.name.find_first_not_of('-')));
-  const std::optional<std::string> given = impl->find(option.name);
-  option.value = option.otherwise;
-  const auto mistake = [&](const std::string &text) {
-    if (!impl->mistake)
-      impl->mistake = userError(text);
-  };
-  if (given) {
-    if (const std::string wrong = problem(option, *given); !wrong.empty())
-      mistake(fmt::format("{} {}: {}", option.name, *given, wrong));
-    else
-      option.value = *given;
-  }
-  if (option.command.empty() && impl->stored.contains(key)) {
-    std::string kept = textOf(impl->stored[key]);
-    if (given && impl->storedYields)
-      kept = *given;
-    if (given && *given != kept)
-      mistake(fmt::format("{} {}: {} has {}", option.name, *given, impl->storedIn, kept));
-    if (problem(option, kept).empty())
-      option.value = kept;
-    else
-      mistake(fmt::format("{}: {}: {}", impl->storedIn, option.name, kept));
-  }
-  impl->declared.push_back(option);
-  return option.value;
-}
-
-std::string Program::Impl::optionsJson() const {
-  nlohmann::ordered_json json = nlohmann::json::object();
-  for (const Declared &option : declared) {
-    if (!option.command.empty())
-      continue;
-    const std::string key = option.name.substr(option.name.find_first_not_of('-'));
-    if (option.kind == Kind::Word)
-      json[key] = option.value;
-    else if (option.kind == Kind::Boolean)
-      json[key] = option.value == "true" || option.value == "1";
-    else
-      json[key] = parseJson(option.kind == Kind::Integers ? "[" + option.value + "]" : option.value, option.name);
-  }
-  return jsonText(json);
+OptionValue Program::declare(OwnOption option, Where where) {
+  static const std::set<std::string> everywhere = builtInNames(false), ofOwnCommands = builtInNames(true);
+  const bool ofModel = option.command.empty();
+  return impl->own.declare(std::move(option), ofModel ? everywhere : ofOwnCommands, where);
 }
 
 // ---- commands -----------------------------------------------------------------------------------------------------
@@ -368,11 +288,10 @@ static void printPlan(const std::string &path, bool json) {
                 .c_str());
 }
 
-int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer &trainer, const Data &data) {
-  const std::string command = app.get_subcommands().at(0)->get_name();
-  for (const Own &own : commands)
-    if (command == own.name)
-      runOwn(own, line.run, trainer);
+int Program::Impl::runCommand(const CommandLine &line, Trainer &trainer, const Data &data) {
+  for (const Own &each : commands)
+    if (command == each.name)
+      runOwn(each, line.run, trainer);
   if (command == "train")
     trainer.train(line.run);
   else if (command == "eval")
@@ -409,8 +328,18 @@ int Program::Impl::command(const CommandLine &line, const CLI::App &app, Trainer
   return 0;
 }
 
-Command Program::command(const std::string &name, const std::string &about) {
-  impl->commands.push_back({name, about, {}});
+Command Program::command(const std::string &name, const std::string &about, Where where) {
+  impl->own.keepMistake([&] {
+    const auto wrong = [&](const char *why) { failAt(fmt::format("command {}: {}", name, why), {}, where); };
+    const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; };
+    if (name.empty() || name[0] == '-' || !std::ranges::all_of(name, fits))
+      wrong("a name is a word of letters, digits, dashes and underscores, such as sample");
+    if (commandNamed(name) != commands::own)
+      wrong("every program has a command of this name; choose another");
+    if (std::ranges::any_of(impl->commands, [&](const Impl::Own &other) { return other.name == name; }))
+      wrong("is declared twice");
+    impl->commands.push_back({name, about, {}, where});
+  });
   return {this, name};
 }
 
@@ -422,23 +351,9 @@ void Command::does(std::function<void(Predictor &)> body, int64_t batch) {
     }
 }
 
-/// Adds the model's options to every command, and each command's own options. CLI11 stores their values into `ignored`,
-/// because `declare` has read them already.
-void Program::Impl::addModelOptions(CLI::App &app, std::vector<std::string> &ignored) const {
-  for (CLI::App *command : app.get_subcommands({}))
-    for (size_t i = 0; i < declared.size(); ++i) {
-      const Declared &option = declared[i];
-      if (!option.command.empty() && option.command != command->get_name())
-        continue;
-      command->add_option(option.name, ignored[i], fmt::format("{} (default: {})", option.help, option.otherwise))
-          ->group(option.command.empty() ? "Model" : "Options")
-          ->type_name(option.choices.empty() ? "VALUE" : fmt::format("{}", fmt::join(option.choices, "|")));
-    }
-}
-
 void Program::Impl::runOwn(const Own &own, RunOptions options, Trainer &trainer) const {
   if (!own.body)
-    throw Error(Status::Internal, fmt::format("the program does not define what its command {} does", own.name));
+    failAt(fmt::format("command {}: the program does not say what it does: Command::does", own.name), {}, own.where);
   if (!options.batch)
     options.batch = own.batch;
   Predictor predictor = trainer.predictor(options);
@@ -461,27 +376,24 @@ int Program::run(TrainConfig config, const std::function<Made()> &make) {
       addOptions(*app.add_subcommand(own.name, own.about), programOptions(), commands::own, line.run);
     for (CLI::App *command : app.get_subcommands({}))
       refuseEmptyTexts(*command); // the model's options, which are added now, may be empty
-    std::vector<std::string> ignored(impl->declared.size());
-    impl->addModelOptions(app, ignored);
-    if (!parseCommandLine(app, impl->args))
+    for (CLI::App *command : app.get_subcommands({}))
+      addOptions(*command, impl->own.rowsOf(command->get_name(), commands::own), commands::own, line.run);
+    std::vector<std::string> words = impl->args;
+    if (!impl->command.empty()) {
+      words = wordsOf(impl->own.line);
+      words.insert(words.begin(), impl->command);
+    }
+    if (!parseCommandLine(app, words))
       return 0;
     launched(); // refuses processes that do not know of each other, whatever the command
-    if (impl->mistake)
-      throw *impl->mistake;
-    for (const Impl::RecipeValue &each : impl->recipe)
-      if (!each.known && std::ranges::none_of(impl->declared, [&](const Declared &o) { return o.name == each.name; }))
-        throw userError(fmt::format("{}: {} has no option {}", each.place, impl->name, each.name));
-    for (const auto &[key, value] : impl->stored.items())
-      if (std::none_of(impl->declared.begin(), impl->declared.end(),
-                       [&](const Declared &o) { return o.command.empty() && o.name == "--" + key; }))
-        throw userError(fmt::format("{}: the model has no option --{}", impl->storedIn, key));
+    impl->own.check(impl->name);
     if (!line.output.empty())
       checkFiles(config.data, line.run, {line.output});
     auto [module, model] = callUser([] { return "model"; }, make);
     model.name = impl->name;
-    model.options = impl->optionsJson();
+    model.options = impl->own.json();
     Trainer trainer(std::move(model), config);
-    return impl->command(line, app, trainer, config.data);
+    return impl->runCommand(line, trainer, config.data);
   };
   return guardedMain([&]() -> int {
     try {

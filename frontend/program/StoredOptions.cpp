@@ -1,8 +1,10 @@
 // Compares command line options with a stored plan, and completes options from a plan or checkpoint.
 #include "frontend/program/StoredOptions.h"
 #include "frontend/program/Options.h"
+#include "frontend/program/OwnOptions.h"
 #include "frontend/program/ResolvedOptions.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/JsonText.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/Text.h"
@@ -146,7 +148,10 @@ void takeFromCheckpoint(const CheckpointInfo &info, RunOptions &options) {
 }
 
 ValuesToAgree valuesToAgree(const Model &model, const RunOptions &options) {
-  ValuesToAgree values{{"model", model.name}, {"option of the model", model.options}};
+  ValuesToAgree values{{"model", model.name}};
+  const nlohmann::json own = parseJson(model.options, "the model's options");
+  for (const auto &[key, value] : own.items())
+    values.emplace_back("--" + key, textOfStored(value));
   for (auto &value : valuesToAgree(programOptions(), options))
     values.push_back(std::move(value));
   return values;

@@ -28,5 +28,8 @@ std::string jsonText(const nlohmann::json &json, int indent) {
 std::string jsonText(const nlohmann::ordered_json &json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
+std::string asciiJsonText(const nlohmann::ordered_json &json) {
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+}
 
 } // namespace cleave

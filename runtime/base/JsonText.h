@@ -18,5 +18,7 @@ extern template nlohmann::ordered_json parseJson(std::string_view text, const st
 /// The value on one line, or with `indent` spaces per level. Bytes that are not UTF-8 become U+FFFD.
 std::string jsonText(const nlohmann::json &json, int indent = -1);
 std::string jsonText(const nlohmann::ordered_json &json, int indent = -1);
+/// On one line, with other characters than those of ASCII, and control characters, as \uXXXX.
+std::string asciiJsonText(const nlohmann::ordered_json &json);
 
 } // namespace cleave

@@ -55,21 +55,4 @@ std::string oneOf(const char *option, const std::string &given, const std::strin
   return given;
 }
 
-void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,
-                      const std::string &who) {
-  for (const std::string &arg : args) {
-    if (arg == "--")
-      return;
-    if (arg.size() < 2 || arg[0] != '-' || !(arg[1] == '-' || std::isalpha(static_cast<unsigned char>(arg[1]))))
-      continue;
-    const std::string name = arg.substr(0, arg.find('='));
-    const bool shortWithValue =
-        name[1] != '-' && std::find(options.begin(), options.end(), name.substr(0, 2)) != options.end();
-    if (shortWithValue || std::find(options.begin(), options.end(), name) != options.end())
-      continue;
-    throw userError(name + " is not an option of " + who + suggestion(name, options) + " (" + who +
-                    " --help lists the options)");
-  }
-}
-
 } // namespace cleave

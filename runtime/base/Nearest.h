@@ -17,10 +17,4 @@ std::string suggestion(const std::string &word, const std::vector<std::string> &
 std::string oneOf(const char *option, const std::string &given, const std::string &otherwise,
                   const std::vector<std::string> &known);
 
-/// Checks that every argument with a leading dash is one of `options`. Throws a user error that names the first unknown
-/// one and the nearest known option. `who`: the command, for the message. Ignores values of options ("-1") and
-/// everything after "--".
-void checkOptionNames(const std::vector<std::string> &args, const std::vector<std::string> &options,
-                      const std::string &who);
-
 } // namespace cleave

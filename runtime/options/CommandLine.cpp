@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 namespace cleave {
 
 static CLI::Option *addOption(CLI::App &app, const Option &option, const std::string &help, RunOptions &run) {
   const auto add = [&](auto field) {
-    if constexpr (std::is_same_v<decltype(field), bool RunOptions::*>)
+    if constexpr (std::is_same_v<decltype(field), const OwnOption *>) // its value is read where it is declared
+      return app.add_option(option.name, [](const CLI::results_t &) { return true; }, help)->type_name(option.type);
+    else if constexpr (std::is_same_v<decltype(field), bool RunOptions::*>)
       return app.add_flag((run.*field ? "!" : "") + std::string(option.name), run.*field, help);
     else // CLI11 clamps large integers, wraps negative ones, and reads 1e-400 as 0
       return app.add_option(option.name, run.*field, help)->type_name(option.type)->check([&](const std::string &text) {
@@ -28,7 +31,7 @@ void addOptions(CLI::App &app, const std::vector<Option> &options, unsigned comm
   for (const Option &option : options)
     for (const Option::Use &use : option.uses)
       if (use.commands & command) {
-        CLI::Option *added = addOption(app, option, use.help, run)->required(use.required);
+        CLI::Option *added = addOption(app, option, use.help, run)->required(use.required)->group(option.group);
         for (const char *other : option.excludes)
           if (CLI::Option *found = app.get_option_no_throw(other))
             added->excludes(found);
@@ -42,7 +45,7 @@ std::function<std::string(const std::string &)> wholeNumberCheck(int64_t least, 
   };
 }
 
-static std::vector<std::string> optionNames(const CLI::App &command) {
+std::vector<std::string> optionNames(const CLI::App &command) {
   std::vector<std::string> names;
   for (const CLI::Option *option : command.get_options()) {
     for (const std::string &name : option->get_lnames())
@@ -51,6 +54,28 @@ static std::vector<std::string> optionNames(const CLI::App &command) {
       names.push_back("-" + name);
   }
   return names;
+}
+
+/// Throws userError for an option that the command has not, that has no value, or that is given twice.
+static void checkGiven(const CLI::App &command, const std::vector<GivenOption> &given, const std::string &who) {
+  std::map<const CLI::Option *, const GivenOption *> first;
+  for (const GivenOption &each : given) {
+    if (each.name.empty())
+      continue;
+    const CLI::Option *option = command.get_option_no_throw(each.name);
+    if (!option)
+      throw userError(fmt::format("{} is not an option of {}{} ({} --help lists the options)", each.name, who,
+                                  suggestion(each.name, optionNames(command)), who));
+    if (option->get_expected_min() == 0) // a flag
+      continue;
+    if (!each.value)
+      throw userError(
+          fmt::format("{} needs a value, {} ({} --help lists the options)", each.name, option->get_type_name(), who));
+    const auto [before, isFirst] = first.emplace(option, &each);
+    if (!isFirst && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw &&
+        option->get_expected_max() == 1)
+      throw userError(fmt::format("{} is given twice, {} and {}", each.name, *before->second->value, *each.value));
+  }
 }
 
 void refuseEmptyTexts(CLI::App &command) {
@@ -72,8 +97,17 @@ bool parseCommandLine(CLI::App &app, std::vector<std::string> args) {
     chosen = app.get_subcommand(args[0]);
   }
   const std::string who = chosen == &app ? app.get_name() : app.get_name() + " " + chosen->get_name();
-  if (chosen != &app || commands.empty())
-    checkOptionNames(args, optionNames(*chosen), who);
+  if (chosen != &app || commands.empty()) {
+    const std::vector<GivenOption> given = givenOptions(args, [&](const std::string &name) {
+      const CLI::Option *option = chosen->get_option_no_throw(name);
+      return !option ? TakesValue::Unknown : option->get_expected_min() == 0 ? TakesValue::No : TakesValue::Yes;
+    });
+    if (std::ranges::any_of(given, [](const GivenOption &one) { return one.name == "--help" || one.name == "-h"; })) {
+      std::fputs(chosen->help().c_str(), stdout);
+      return false;
+    }
+    checkGiven(*chosen, given, who);
+  }
   if (commands.empty())
     refuseEmptyTexts(app);
   std::reverse(args.begin(), args.end()); // CLI11 expects them reversed

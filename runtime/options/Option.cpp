@@ -12,24 +12,28 @@
 
 namespace cleave {
 
-std::optional<std::string> valueOf(const Option &option, const RunOptions &run) {
+/// The value of a field as text; nullopt: it is that of RunOptions().
+template <class T> static std::optional<std::string> valueOfField(T RunOptions::*field, const RunOptions &run) {
   static const RunOptions nothing;
-  return std::visit(
-      [&](auto field) -> std::optional<std::string> {
-        const auto &value = run.*field;
-        if (value == nothing.*field)
-          return std::nullopt;
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, bool>)
-          return "given";
-        else if constexpr (std::is_same_v<T, std::vector<std::string>>)
-          return fmt::format("{}", fmt::join(value, ","));
-        else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t>)
-          return fmt::format("{}", value);
-        else
-          return fmt::format("{}", *value);
-      },
-      option.field);
+  const auto &value = run.*field;
+  if (value == nothing.*field)
+    return std::nullopt;
+  if constexpr (std::is_same_v<T, bool>)
+    return "given";
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return fmt::format("{}", fmt::join(value, ","));
+  else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t>)
+    return fmt::format("{}", value);
+  else
+    return fmt::format("{}", *value);
+}
+
+static std::optional<std::string> valueOfField(const OwnOption *own, const RunOptions &) {
+  return own->value == own->otherwise ? std::nullopt : std::optional(textOf(own->value));
+}
+
+std::optional<std::string> valueOf(const Option &option, const RunOptions &run) {
+  return std::visit([&](auto field) { return valueOfField(field, run); }, option.field);
 }
 
 std::string wholeNumber(int64_t least, int64_t most) {
@@ -52,28 +56,31 @@ static int64_t wholeLimit(double limit) {
   return limit <= -0x1p63 ? Range::min() : limit >= 0x1p63 ? Range::max() : static_cast<int64_t>(limit);
 }
 
-/// Plans hold numbers in 32 bits.
-static std::string problemOfNumber(const Limits &limits, const std::string &text) {
+std::string problemOfNumber(const Limits &limits, const std::string &text) {
   const std::optional<double> value = parseNumber<double>(text);
   const bool fits = value && (*value == 0 || std::isnormal(static_cast<float>(*value))) && *value >= limits.least &&
                     *value < limits.most;
   return fits ? "" : fmt::format("must be a number in [{}, {}) that 32 bits hold", limits.least, limits.most);
 }
 
+/// Why `text` is no value of a field of this type.
+template <class T> static std::string problemOfField(const Option &option, T RunOptions::*, const std::string &text) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
+    return problemOfWhole(text, wholeLimit(option.limits.least), wholeLimit(option.limits.most));
+  else if constexpr (std::is_same_v<T, std::optional<uint64_t>>)
+    return parseNumber<uint64_t>(text) ? "" : "must be " + wholeNumber(0, std::numeric_limits<int64_t>::max());
+  else if constexpr (std::is_same_v<T, std::optional<double>>)
+    return problemOfNumber(option.limits, text);
+  else
+    return text.empty() ? "must not be empty" : "";
+}
+
+static std::string problemOfField(const Option &, const OwnOption *own, const std::string &text) {
+  return problemOf(*own, text);
+}
+
 std::string problemOf(const Option &option, const std::string &text) {
-  return std::visit(
-      [&](auto field) -> std::string {
-        using T = std::decay_t<decltype(RunOptions().*field)>;
-        if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
-          return problemOfWhole(text, wholeLimit(option.limits.least), wholeLimit(option.limits.most));
-        else if constexpr (std::is_same_v<T, std::optional<uint64_t>>)
-          return parseNumber<uint64_t>(text) ? "" : "must be " + wholeNumber(0, std::numeric_limits<int64_t>::max());
-        else if constexpr (std::is_same_v<T, std::optional<double>>)
-          return problemOfNumber(option.limits, text);
-        else
-          return text.empty() ? "must not be empty" : "";
-      },
-      option.field);
+  return std::visit([&](auto field) { return problemOfField(option, field, text); }, option.field);
 }
 
 void checkOptions(const std::vector<Option> &options, const RunOptions &run) {

@@ -2,6 +2,7 @@
 // follow from it.
 #pragma once
 #include "cleave/RunOptions.h"
+#include "runtime/options/OwnOption.h"
 
 #include <cstdint>
 #include <functional>
@@ -33,10 +34,12 @@ struct Limits {
 };
 
 struct Option {
-  /// The option is given if its field differs from that of RunOptions().
-  using Field = std::variant<std::string RunOptions::*, bool RunOptions::*, int64_t RunOptions::*,
-                             std::optional<int64_t> RunOptions::*, std::optional<uint64_t> RunOptions::*,
-                             std::optional<double> RunOptions::*, std::vector<std::string> RunOptions::*>;
+  /// The option is given if its field differs from that of RunOptions(); a program's own option, if its value is not
+  /// the default.
+  using Field =
+      std::variant<std::string RunOptions::*, bool RunOptions::*, int64_t RunOptions::*,
+                   std::optional<int64_t> RunOptions::*, std::optional<uint64_t> RunOptions::*,
+                   std::optional<double> RunOptions::*, std::vector<std::string> RunOptions::*, const OwnOption *>;
   /// What the option does in some commands.
   struct Use {
     unsigned commands;
@@ -49,7 +52,7 @@ struct Option {
 
   const char *name; ///< "--batch"
   Field field;
-  const char *type = ""; ///< of the value, in the help; flags have none
+  std::string type = {}; ///< of the value, in the help; flags have none
   std::vector<Use> uses = {};
   Limits limits = {};
   std::vector<std::string> words = {}; ///< the allowed values; empty: any
@@ -58,6 +61,7 @@ struct Option {
   /// The plan's value if it is not the one given beside --plan.
   std::function<std::optional<std::string>(const plan::Plan &, const RunOptions &given)> planned = {};
   const char *refused = nullptr; ///< why it cannot be given beside --plan
+  const char *group = "Options"; ///< heading in the help
 };
 
 /// The options of sessions: of training, evaluation and prediction with a plan.
@@ -70,6 +74,8 @@ std::optional<std::string> valueOf(const Option &option, const RunOptions &run);
 std::string wholeNumber(int64_t least, int64_t most);
 /// "must be a whole number from 1 to 256"; empty if `text` is one.
 std::string problemOfWhole(const std::string &text, int64_t least, int64_t most);
+/// "must be a number in [0, 1) that 32 bits hold", as plans hold it; empty if `text` is one.
+std::string problemOfNumber(const Limits &limits, const std::string &text);
 /// Why `text` is no value of the option: "must be a whole number from 1 to 256"; empty if it is one.
 std::string problemOf(const Option &option, const std::string &text);
 /// Throws userError that names the first option with a value that is out of range or unknown.

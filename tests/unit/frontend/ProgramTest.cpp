@@ -81,6 +81,32 @@ TEST_CASE("whole numbers of options may be anything, unless a range is said") {
   CHECK(read({"--at", "-2"}, list).second == 2);
 }
 
+TEST_CASE("names that Cleave has are mistakes of the program, with every command") {
+  const auto status = [](std::vector<std::string> args, auto declare) {
+    args.insert(args.begin(), "p");
+    std::vector<char *> argv;
+    for (std::string &arg : args)
+      argv.push_back(arg.data());
+    Program program{"p", static_cast<int>(argv.size()), argv.data()};
+    declare(program);
+    return program.run<Mlp>({.data = Mnist{}}, std::vector<int64_t>{4});
+  };
+  const std::string file = "/tmp/cleave-names-test-" + std::to_string(getpid()) + ".mlir";
+  const std::vector<std::string> graph{"graph", "-o", file};
+  for (const char *name : {"--batch", "--split", "--output", "--help", "--version", "width", "-w", "--recipe"})
+    CHECK(status(graph, [&](Program &p) { p.option(name, 3, "a number"); }) == 2);
+  for (const char *name : {"train", "data", "", "--sample", "a b"})
+    CHECK(status(graph, [&](Program &p) { p.command(name, "about"); }) == 2);
+  CHECK(status(graph, [](Program &p) { p.command("sample", "").option("--mesh", "", "text"); }) == 2);
+  CHECK(status({"sample", "--checkpoint", "/none"}, [](Program &p) { p.command("sample", ""); }) == 2); // does nothing
+  CHECK(status(graph, [](Program &p) {
+          p.command("a", "").option("--epochs", 3, "only of other commands"); // and twice, in two commands
+          p.command("b", "").option("--epochs", 3, "a number");
+          p.option("--ratio", 0.5f, "a number");
+        }) == 0);
+  std::remove(file.c_str());
+}
+
 TEST_CASE("a microbatch is traced") {
   CHECK(has(graphOf({"--batch", "48", "--microbatches", "4"}), "tensor<12x1x28x28xf32>"));
 }

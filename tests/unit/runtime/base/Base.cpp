@@ -166,15 +166,6 @@ TEST_CASE("the word that is meant is the nearest one") {
   CHECK(nearest("--mesh", {}) == std::nullopt);
   CHECK(suggestion("--sede", known) == "; did you mean --seed?");
   CHECK(suggestion("--frobnicate", known).empty());
-  checkOptionNames({"train", "--mesh", "dp=2", "--lr=-1", "--batch", "-3", "-o", "-", "--", "--any"}, known, "p train");
-  try {
-    checkOptionNames({"--lr", "1", "--sed=3"}, known, "p train");
-    FAIL("accepted");
-  } catch (const Error &error) {
-    CHECK(error.status == Status::User);
-    CHECK(std::string(error.what()) ==
-          "--sed is not an option of p train; did you mean --seed? (p train --help lists the options)");
-  }
 }
 
 TEST_CASE("what may pass is tried again, and only that") {
