@@ -1,5 +1,6 @@
 // Resolves all options of a job.
 #include "frontend/program/ResolvedOptions.h"
+#include "frontend/program/CheckConfig.h"
 #include "frontend/program/Options.h"
 #include "frontend/program/PlanDescriptions.h"
 #include "frontend/trace/TraceModel.h"
@@ -98,23 +99,33 @@ LearningRateSchedule chooseSchedule(const LearningRateSchedule &programs, const 
 constexpr const char *searchedKind = "auto";
 constexpr const char *byOption = "command line"; ///< the origin of what options ask for
 
-/// The mesh that the options ask for; `searched`: a kind of strategy is a restriction of a search, not a mesh.
+/// The number of devices that the options ask for; 0: they leave it open. Throws if they contradict each other.
+int64_t devicesOf(const RunOptions &options) {
+  if (options.mesh.empty())
+    return options.devices;
+  const int64_t ranks = partitioner::parseMesh(options.mesh).ranks();
+  if (options.devices != 0 && options.devices != ranks)
+    throw userError(fmt::format("--devices {}: --mesh {} has {} devices", options.devices, options.mesh, ranks));
+  return ranks;
+}
+
+/// The mesh that the options ask for; `searched`: without --mesh, a kind of strategy is a restriction of a search.
 std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) {
-  const bool kind = isStrategyKind(options.strategy) && options.strategy != searchedKind && !searched;
-  if (kind && options.devices < 1)
-    throw userError(
-        fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; found {}",
-                    options.strategy, options.devices));
-  if (options.devices != 0 && !options.mesh.empty())
-    throw userError(fmt::format("--devices {}: cannot be combined with --mesh {}", options.devices, options.mesh));
-  if (options.devices != 0 && isStrategyFile(options.strategy) && !searched) {
-    Request::load(options.strategy); // a word that is no file is reported first
-    throw userError(fmt::format("--devices {}: cannot be combined with the strategy file {}, which has a mesh",
-                                options.devices, options.strategy));
-  }
-  return kind                    ? std::optional(partitioner::meshFor(options.devices, options.strategy))
-         : !options.mesh.empty() ? std::optional(partitioner::parseMesh(options.mesh))
-                                 : std::nullopt;
+  const bool kind =
+      isStrategyKind(options.strategy) && options.strategy != searchedKind && (!searched || !options.mesh.empty());
+  const int64_t devices = devicesOf(options);
+  const auto mesh = options.mesh.empty() ? std::nullopt : std::optional(partitioner::parseMesh(options.mesh));
+  if (!kind)
+    return mesh;
+  if (devices < 1)
+    throw userError(fmt::format("--strategy {}: needs --devices N, the number of devices to split over, at least 1; "
+                                "found {}",
+                                options.strategy, devices));
+  const Mesh ofKind = partitioner::meshFor(devices, options.strategy);
+  if (mesh && *mesh != ofKind)
+    throw userError(fmt::format("--strategy {}: splits {} devices as {}, --mesh {} does not", options.strategy, devices,
+                                partitioner::meshText(ofKind), options.mesh));
+  return ofKind;
 }
 
 /// What the options ask of the split, besides the strategy file.
@@ -132,7 +143,7 @@ Request askedOf(const RunOptions &options, bool searched = false) {
   asked.zero = options.zero;
   if (!options.recompute.empty())
     asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
-  if (searched && isStrategyKind(options.strategy) && options.strategy != searchedKind)
+  if (searched && !asked.mesh && isStrategyKind(options.strategy) && options.strategy != searchedKind)
     asked.kind = options.strategy;
   return asked.askedBy(byOption);
 }
@@ -159,7 +170,7 @@ Request fileWith(const RunOptions &options, const Request &asked) {
   if (file.mesh && asked.mesh && *file.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 partitioner::meshText(*file.mesh)));
-  if (file.mesh && options.devices != 0)
+  if (file.mesh && options.devices != 0 && file.mesh->ranks() != options.devices)
     throw userError(fmt::format("--devices {}: the strategy file {} has the mesh {}", options.devices, options.strategy,
                                 partitioner::meshText(*file.mesh)));
   return file.with(asked);
@@ -191,15 +202,15 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   const bool kind = isStrategyKind(options.strategy), automatic = options.strategy == searchedKind;
   bool file = hasRequest(options),
        open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
+  if (isStrategyFile(options.strategy) && options.mesh.empty() && options.devices > 0)
+    open = !Request::load(options.strategy).mesh;
   if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
     file = open = PlanFile::load(options.like)->plan().search() ||
                   ((cluster || !kind) && !fileWith(options, askedOf(options, true)).mesh);
   if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
-  if (!cluster && options.devices == 0)
-    throw userError("--strategy auto: needs --devices N or --cluster FILE: the devices to split over");
-  if (kind && !automatic && !options.mesh.empty())
-    throw userError(fmt::format("--strategy {}: cannot be combined with --mesh {}", options.strategy, options.mesh));
+  if (!cluster && devicesOf(options) == 0)
+    throw userError("--strategy auto: needs --devices N, --mesh AXES or --cluster FILE: the devices to split over");
   const Request asked = askedOf(options, true);
   partitioner::SpaceRequest request;
   request.pins = file ? fileWith(options, asked) : asked;
@@ -285,6 +296,10 @@ int64_t globalBatch(int64_t perRank, int64_t dp) {
 }
 
 static int64_t chooseBatch(const TrainConfig &config, const RunOptions &options, int64_t dp) {
+  if (!options.batchPerRank && !options.batch && config.batchPerRank == 0)
+    if (const std::string wrong = problemOfWhole(fmt::format("{}", config.batch), 1, mostSamplesOfBatch);
+        !wrong.empty())
+      throw userError(fmt::format("TrainConfig: batch is {}, {}", config.batch, wrong));
   if (!options.batchPerRank)
     return options.batch              ? *options.batch
            : config.batchPerRank != 0 ? globalBatch(config.batchPerRank, dp)
@@ -319,6 +334,7 @@ static void chooseBatches(ResolvedOptions &resolved, const TrainConfig &config, 
 
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options) {
   checkOptions(programOptions(), options);
+  checkConfig(config);
   ResolvedOptions resolved;
   std::optional<partitioner::Cluster> cluster;
   if (!options.cluster.empty())

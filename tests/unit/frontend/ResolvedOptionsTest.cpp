@@ -7,6 +7,7 @@
 #include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -59,7 +60,7 @@ TEST_CASE("a batch for each rank is a global batch") {
   CHECK((has(other, "--batch 8") && has(other, "--batch-per-rank 8") && has(other, "dp=3") && has(other, "24")));
   CHECK(has(wrong({.batchPerRank = 0}), "--batch-per-rank 0"));
   CHECK(has(wrong({.mesh = "dp=2", .batchPerRank = 2000000000}), "between 1 and 1073741823"));
-  CHECK(has(wrong({.mesh = "dp=2"}, {.batchPerRank = -1}), "--batch-per-rank -1"));
+  CHECK(has(wrong({.mesh = "dp=2"}, {.batchPerRank = -1}), "TrainConfig: batchPerRank is -1"));
   CheckpointInfo info;
   info.batch = 64;
   RunOptions options{.batchPerRank = 8};
@@ -97,8 +98,14 @@ TEST_CASE("what neither options nor a file decide is left to a search") {
   CHECK(left({}, complete.substr(0, complete.find("[recompute]")))->pins.microbatches == 2);
   CHECK_THROWS(left({.mesh = "dp=4"}, complete));
   CHECK_THROWS(left({.devices = 4}, complete));
-  CHECK_THROWS(left({.mesh = "dp=4", .strategy = "data"}));
+  CHECK(left({.mesh = "dp=4", .strategy = "data"})->pins.mesh->ranks() == 4); // they agree
+  CHECK_THROWS(left({.mesh = "tp=4", .strategy = "data"}));
+  CHECK(left({.devices = 2}, complete.substr(0, complete.find("zero")))->devices == 2);
   CHECK_THROWS(left({.batchPerRank = 4}));
+  std::ofstream(file) << "zero = 1\n"; // without a cluster, too
+  CHECK(resolveOptions(config, {.devices = 4, .strategy = file}).toSearch->devices == 4);
+  std::ofstream(file) << "mesh = { dp = 4 }\n";
+  CHECK(!resolveOptions(config, {.devices = 4, .strategy = file}).toSearch);
   std::filesystem::remove_all(folder);
 }
 
@@ -126,11 +133,12 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.recompute = "some"}), "--recompute some"));
   CHECK(has(wrong({.zero = 2}), "--zero 2: the mesh must have dp > 1, it is dp=1"));
   CHECK(has(wrong({.mesh = "dp=2", .zero = 4}), "--zero 4: must be a whole number from 0 to 3"));
-  CHECK(has(wrong({.mesh = "dp=4", .devices = 4}), "--devices 4"));
+  CHECK(has(wrong({.mesh = "dp=2,tp=2", .devices = 8}), "--devices 8: --mesh dp=2,tp=2 has 4 devices"));
   CHECK(has(wrong({.devices = 4, .batchPerRank = 2}), "--batch-per-rank 2"));
   CHECK(has(wrong({.strategy = "auto"}), "--strategy auto: needs --devices"));
   CHECK(has(wrong({.strategy = "data"}), "--strategy data"));
   CHECK(has(wrong({.mesh = "dp=2", .devices = 4, .strategy = "data"}), "--mesh dp=2"));
+  CHECK(has(wrong({.mesh = "tp=4", .strategy = "data"}), "--strategy data: splits 4 devices as dp=4"));
   CHECK(has(wrong({.strategy = "/no/such/file.toml"}), "/no/such/file.toml"));
   CHECK(has(wrong({.momentum = 0.5}, {.optimizer = Adam{}}), "--momentum 0.5"));
   CHECK(has(wrong({.lr = -1.0}), "--lr -1"));
@@ -145,6 +153,46 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(searched.toSearch->pins.microbatches == 2);
   CHECK(!searched.toSearch->pins.mesh);
   CHECK(!searched.cluster.empty());
+}
+
+TEST_CASE("numbers of devices that agree may be given together") {
+  CHECK(resolveOptions({}, {.mesh = "tp=8", .devices = 8}).strategy.mesh.size("tp") == 8);
+  CHECK(resolveOptions({}, {.mesh = "dp=4", .devices = 4, .strategy = "data"}).strategy.mesh.size("dp") == 4);
+  CHECK(resolveOptions({}, {.mesh = "dp=4", .strategy = "data"}).strategy.mesh.size("dp") == 4);
+  const ResolvedOptions searched = resolveOptions({.batch = 64}, {.mesh = "tp=4", .strategy = "auto"});
+  REQUIRE(searched.toSearch);
+  CHECK(searched.toSearch->devices == 4);
+  CHECK(searched.toSearch->pins.mesh->size("tp") == 4);
+  CHECK(has(wrong({.strategy = "auto"}), "--devices N, --mesh AXES or --cluster FILE"));
+}
+
+TEST_CASE("a program's own numbers are checked as those of the command line") {
+  const auto is = [](TrainConfig config, const std::string &text) {
+    CHECK(has(wrong({}, config), "TrainConfig: " + text));
+  };
+  is({.optimizer = Sgd{.lr = -1}}, "Sgd::lr is -1, must be a number in [0, 1e+30)");
+  is({.optimizer = Sgd{.momentum = 1}}, "Sgd::momentum is 1, must be a number in [0, 1)");
+  is({.optimizer = Adam{.beta2 = 1}}, "Adam::beta2 is 1");
+  is({.optimizer = Adam{.eps = -1e-8}}, "Adam::eps is -1e-08");
+  is({.optimizer = AdamW{.lr = std::nan("")}}, "AdamW::lr is nan");
+  is({.optimizer = AdamW{.weightDecay = -0.1}}, "AdamW::weightDecay is -0.1");
+  is({.learningRate = CosineLr{.warmup = -3}}, "CosineLr::warmup is -3, must be a whole number from 0");
+  is({.learningRate = CosineLr{.warmup = 9, .steps = 8}}, "CosineLr::warmup is 9, must be a whole number from 0 to 8");
+  is({.learningRate = CosineLr{.min = -1}}, "CosineLr::min is -1");
+  is({.learningRate = CosineLr{.steps = -1}}, "CosineLr::steps is -1");
+  is({.learningRate = StepLr{.every = 0}}, "StepLr::every is 0, must be a whole number from 1");
+  is({.learningRate = StepLr{.gamma = INFINITY}}, "StepLr::gamma is inf");
+  is({.learningRate = WarmupLr{.warmup = -1}}, "WarmupLr::warmup is -1");
+  is({.learningRate = WarmupLr{.warmupEpochs = -1}}, "WarmupLr::warmupEpochs is -1");
+  is({.clipNorm = -1}, "clipNorm is -1");
+  is({.ema = 1}, "ema is 1");
+  is({.groups = {{.pattern = "*.bias", .lrScale = -1.0}}}, "the group \"*.bias\": lrScale is -1");
+  is({.batch = 0}, "batch is 0, must be a whole number from 1 to 2147483647");
+  is({.batch = -8}, "batch is -8");
+  is({.evalBatch = -1}, "evalBatch is -1");
+  is({.learningRateBatch = -1}, "learningRateBatch is -1");
+  CHECK(resolveOptions({.batch = 0}, {.batch = 8}).batch == 8); // the program may leave it to the command line
+  CHECK(resolveOptions({.learningRate = StepLr{.every = 0, .everyEpochs = 2}}, {}).batch == 32);
 }
 
 TEST_CASE("convolutions are channels last on CPUs and where matrix units run them, or as asked for") {

@@ -113,7 +113,7 @@ TEST_CASE("evaluations and predictions use averages of the parameters") {
   CHECK(biasOf(trainer.evaluate({.checkpoint = plain}).loss) == Approx(biasOf(losses[4])).epsilon(1e-5));
   config.ema = 1;
   CHECK_THROWS_WITH(Trainer(model, config).train({.steps = 1, .quiet = true}),
-                    Catch::Contains("ema must be in [0, 1), found 1"));
+                    Catch::Contains("ema is 1, must be a number in [0, 1)"));
   config.ema = 0.5;
   CHECK_THROWS_WITH(Trainer(model, config).train({.steps = 1, .precision = "fp16", .optLevel = "O3", .quiet = true}),
                     Catch::Contains("ema: averages need parameters in fp32"));
