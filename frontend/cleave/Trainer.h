@@ -53,7 +53,7 @@ struct TrainConfig {
 struct Model {
   Module *root = nullptr;
   std::function<std::vector<Tensor>(std::span<const Tensor>)> forward; ///< maps the model's inputs to its outputs
-  std::string name = "model";                                          ///< name of the program
+  std::string name = "model"; ///< name of the program; "model": of none, it takes a checkpoint's name
   std::string options = "{}"; ///< the model options as a JSON object; stored in plans and checkpoints
 };
 

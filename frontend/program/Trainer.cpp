@@ -70,11 +70,15 @@ struct Trainer::Impl {
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
   std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds,
                                          const CheckpointInfo *trained = nullptr);
+  /// A model that has no program's name takes the checkpoint's name and options: then it reads the checkpoints of every
+  /// program, and a resumed training writes what that program reads. Its tensors must be the checkpoint's in any case.
+  void takeName(const CheckpointInfo &info);
+  bool unnamed = model.name == Model().name;
   /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
   /// messages.
-  CheckpointInfo checkpointOf(const RunOptions &options, const char *what) const;
+  CheckpointInfo checkpointOf(const RunOptions &options, const char *what);
   /// Compiles and loads a checkpoint's model for prediction.
-  std::unique_ptr<Predictor::Impl> load(const RunOptions &given) const;
+  std::unique_ptr<Predictor::Impl> load(const RunOptions &given);
 };
 
 GraphModule Trainer::Impl::traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const {
@@ -225,6 +229,7 @@ void Trainer::train(const RunOptions &given) {
   std::optional<CheckpointInfo> resumed;
   if (options.resume && options.plan.empty()) {
     resumed = readCheckpointInfo(options.checkpoint, options.atStep);
+    impl->takeName(*resumed);
     takeFromCheckpoint(*resumed, options);
   }
   double seconds = 0;
@@ -233,10 +238,16 @@ void Trainer::train(const RunOptions &given) {
   runTraining(plan, options, customData(impl->config.data), seconds);
 }
 
-CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char *what) const {
+void Trainer::Impl::takeName(const CheckpointInfo &info) {
+  if (unnamed)
+    model.name = info.model, model.options = info.options;
+}
+
+CheckpointInfo Trainer::Impl::checkpointOf(const RunOptions &options, const char *what) {
   if (options.checkpoint.empty())
     throw userError(fmt::format("--checkpoint: {} needs the folder of a checkpoint", what));
   CheckpointInfo info = readCheckpointInfo(options.checkpoint, options.atStep);
+  takeName(info);
   if (info.model != model.name)
     throw userError(fmt::format("--checkpoint {}: the checkpoint is of model {}, but this program is {}",
                                 options.checkpoint, info.model, model.name));
@@ -262,7 +273,7 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
   return {result.loss, result.accuracy, result.samples};
 }
 
-std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) const {
+std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) {
   const CheckpointInfo info = checkpointOf(given, "a prediction");
   RunOptions options = given;
   checkOptions(programOptions(), options);

@@ -1,4 +1,5 @@
 // Training without the command line, on a user-defined data set.
+#include "runtime/checkpoint/Manifest.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 #include "tests/unit/frontend/Support.h"
@@ -70,6 +71,25 @@ TEST_CASE("a trainer learns a plane, on one rank and on two") {
   const Evaluation evaluation = trainer.evaluate({.checkpoint = checkpoint});
   CHECK(evaluation.samples == 16);
   CHECK(evaluation.loss < 1e-3);
+}
+
+TEST_CASE("a trainer reads the checkpoint of a program, and what it writes then is the program's") {
+  Folder folder;
+  const std::string checkpoint = folder.path + "/ck";
+  LinearModel model;
+  Trainer(makeModel(model, "points", R"({"width": 3})"), planeConfig())
+      .train({.steps = 2, .checkpoint = checkpoint, .quiet = true});
+  Trainer trainer{model, planeConfig()};
+  CHECK(std::isfinite(trainer.predictor({.checkpoint = checkpoint})(std::vector<float>{0.5f, 1})[0]));
+  CHECK(trainer.evaluate({.checkpoint = checkpoint}).samples == 16);
+  Trainer{model, planeConfig()}.train({.steps = 4, .checkpoint = checkpoint, .resume = true, .quiet = true});
+  const CheckpointInfo info = readCheckpointInfo(checkpoint);
+  CHECK(info.step == 4);
+  CHECK(info.model == "points");
+  CHECK(has(info.options, "3"));
+  Trainer other(makeModel(model, "lines"), planeConfig());
+  CHECK(has(mistake([&] { other.evaluate({.checkpoint = checkpoint}); }),
+            "is of model points, but this program is lines"));
 }
 
 TEST_CASE("evaluations and predictions use averages of the parameters") {
