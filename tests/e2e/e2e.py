@@ -290,7 +290,7 @@ class Files(Case):
         self.refused("mlp", "plan", "--target", "sm_90", "-o", plan, word="sm_90")
 
     def test_graphs_round_trip(self):
-        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq"):
+        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "lstm"):
             first, second = self.path("a.mlir"), self.path("b.mlir")
             self.ok(program, "graph", "-o", first)
             text = self.ok("cleave-opt", first)

@@ -170,7 +170,7 @@ class Explain(Case):
         only = self.made("only.plan", "--devices", 4, "--strategy", "pipeline", "--microbatches", 2)
         self.assertEqual(self.json("show", self.again(only))["mesh"]["pp"], 4) # the restriction is kept
         marked = self.path("marked.plan")
-        self.ok("split", "plan", "--no-code", "--convolutions", "samples", "--mesh", "dp=2,tp=2", "-o", marked)
+        self.ok("sharding", "plan", "--no-code", "--convolutions", "samples", "--mesh", "dp=2,tp=2", "-o", marked)
         self.assertTrue([one for one in self.json("show", marked)["decisions"] if one["origin"] == "code"])
         self.assertIn("marked in the code", self.ok("cleave", "show", marked))
 

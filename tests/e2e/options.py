@@ -4,7 +4,7 @@ and rules without effect. Standard library only.
 
 options.py --build BUILD [unittest arguments]
 """
-import json, os, unittest.mock
+import glob, json, os, unittest.mock
 
 import programs
 from e2e import Case
@@ -151,8 +151,16 @@ class Options(Case):
         self.ok("own_data", "plan", "-o", plan)
         self.assertIn("310 parameters in ", self.ok("cleave", "show", plan))
 
+    def test_names_of_programs(self):
+        """build/bin in PATH hides no command of the system."""
+        names = {os.path.splitext(os.path.basename(path))[0] for folder in ("samples/*", "tests/e2e")
+                 for path in glob.glob(os.path.join(programs.ROOT, folder, "*.cpp"))}
+        self.assertLess({"mlp", "lstm", "own_data"}, names)
+        for folder in ("/bin", "/usr/bin", "/sbin", "/usr/sbin"):
+            self.assertEqual(sorted(names & set(os.listdir(folder))), [], folder)
+
     def test_samples_do_not_depend_on_their_batch(self):
-        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq"):
+        for program in ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "lstm"):
             plan = self.path(program + ".plan")
             self.ok(program, "plan", "--no-code", "--batch", 8, "-o", plan)
             self.assertEqual(json.loads(self.ok("cleave", "show", "--json", plan))["combines_samples"], {"train": "", "eval": ""})

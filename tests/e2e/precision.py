@@ -163,7 +163,7 @@ class Precision(Case):
                                            16, "--lr", 0.1], 30, (0.5, 0.25))
 
     def test_seq(self):
-        self.trains("seq", self.text(), ["--batch", 8, "--width", 32, "--context", 16, "--lr", 1], 40, (0.5, 0.25))
+        self.trains("lstm", self.text(), ["--batch", 8, "--width", 32, "--context", 16, "--lr", 1], 40, (0.5, 0.25))
 
     def test_gpt(self):
         self.trains("gpt", self.text(), ["--layers", 2, "--width", 32, "--heads", 2, "--context", 16, "--batch", 8, "--lr", 0.2], 150,

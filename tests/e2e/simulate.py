@@ -180,7 +180,7 @@ class Simulate(Case):
                 found[key] = count + each["count"], total + each["bytes"]
             return found
 
-        for program in ("gpt", "llama", "vit", "seq"):
+        for program in ("gpt", "llama", "vit", "lstm"):
             for mesh, dp in (("tp=2", 1), ("dp=2,tp=2", 2)):
                 for options in ([], ["--sequence-parallel"]):
                     with self.subTest(f"{program} {mesh} {options}"):

@@ -52,12 +52,12 @@ class Splits(Case):
     def test_seq(self):
         common = ["--data", "synthetic", "--layers", 2, "--width", 16, "--context", 6, "--batch", 8, "--microbatches", 2,
                   "--steps", 3]
-        self.curves("seq", common, [["--mesh", "dp=2,pp=2"], ["--mesh", "tp=2"]])
+        self.curves("lstm", common, [["--mesh", "dp=2,pp=2"], ["--mesh", "tp=2"]])
 
     def test_split(self):
         common = ["--data", DIGITS, "--width", 48, "--batch", 12, "--microbatches", 2, "--steps", 3]
         lesson = os.path.join(programs.ROOT, "samples", "08_split")
-        self.curves("split", common, [["--mesh", "dp=4"], ["--mesh", "tp=4"], ["--strategy", os.path.join(lesson, "whole.toml")],
+        self.curves("sharding", common, [["--mesh", "dp=4"], ["--mesh", "tp=4"], ["--strategy", os.path.join(lesson, "whole.toml")],
                                       ["--strategy", os.path.join(lesson, "gathered.toml")],
                                       ["--mesh", "tp=3", "--convolutions", "samples"],
                                       ["--mesh", "dp=2,tp=2", "--convolutions", "samples"]])
@@ -76,7 +76,7 @@ class Splits(Case):
     def test_positions_share_their_kernels(self):
         plan, kernels = self.path("seq.plan"), {}
         for context in (32, 64):
-            self.ok("seq", "plan", "--context", context, "--batch", 8, "-o", plan)
+            self.ok("lstm", "plan", "--context", context, "--batch", 8, "-o", plan)
             kernels[context] = int(re.search(r"(\d+) kernels", self.ok("cleave", "show", plan)).group(1))
         self.assertEqual(kernels[32], kernels[64])
 

@@ -295,7 +295,7 @@ def llama():
             "losses": train(p, forward, optimizer, *windows(context), 12, 1, most=1.0)}
 
 
-def seq():
+def lstm():
     layers, width, context, vocab = 2, 24, 12, 128
     p = Parameters()
     embed = p.normal("embed.weight", [vocab, width], 1.0)
@@ -306,8 +306,8 @@ def seq():
     forward = lambda tokens: F.linear(torch.func.functional_call(lstm, weights, (F.embedding(tokens, embed),))[0], *head)
     optimizer = torch.optim.Adam(p.all.values(), 0.005)
     arguments = ["--layers", "2", "--width", "24", "--context", "12", "--batch", "12", "--seed", str(SEED)]
-    return {"program": "seq", "data": "text", "arguments": arguments,
+    return {"program": "lstm", "data": "text", "arguments": arguments,
             "losses": train(p, forward, optimizer, *windows(context), 12, 1, most=1.0)}
 
 
-CURVES = {"mlp": mlp, "convnet": convnet, "gpt": gpt, "vit": vit, "llama": llama, "seq": seq}
+CURVES = {"mlp": mlp, "convnet": convnet, "gpt": gpt, "vit": vit, "llama": llama, "lstm": lstm}

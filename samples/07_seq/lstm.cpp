@@ -24,7 +24,7 @@ struct Seq : Module {
 };
 
 int main(int argc, char **argv) {
-  Program program{"seq", argc, argv};
+  Program program{"lstm", argc, argv};
   const Range sizes = between(1, 1'000'000'000);
   const SeqOptions options{.layers = program.option("--layers", 1, "LSTM layers", between(1, 10'000)),
                            .width = program.option("--width", 64, "width of embedding and state", sizes),

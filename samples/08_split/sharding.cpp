@@ -35,7 +35,7 @@ struct SplitNet : Module {
 };
 
 int main(int argc, char **argv) {
-  Program program{"split", argc, argv};
+  Program program{"sharding", argc, argv};
   const int64_t width = program.option("--width", 4096, "width of the wide layer", between(1, 1'000'000'000));
   const std::string convolutions = program.option(
       "--convolutions", "default", "what tp splits in them: default, or samples", {"default", "samples"});
