@@ -108,7 +108,9 @@ class Options(Case):
         self.assertEqual([round(r["lr"], 9) for r in rest if "step" in r], [0.01] * epoch)
         for text, word in (("hiden = 8", "recipe.toml:1:9: mlp has no option --hiden"), ("batch = 0", "--batch 0"),
                            ("batch = [[1]]", "must be a text, a number"), ("batch = ", "recipe.toml:1"),
-                           ('plan = "x"', "plan: belongs on the command line"), ("hidden = \"x\"", "--hidden x")):
+                           ('plan = "x"', "plan: belongs on the command line"), ("hidden = \"x\"", "recipe.toml:1:10: --hidden x"),
+                           ("steps = 2026-01-01", "steps: must be a text, a number"), ("quiet = 1", "quiet: must be true or false"),
+                           ("hidden = [4, 2026-01-01]", "hidden: must be a text, a number")):
             write(text)
             self.refused("mlp", "train", "--data", DIGITS, "--recipe", recipe, word=word)
         self.refused("mlp", "train", "--data", DIGITS, "--every-epochs", 2, word="only the schedule step has steps")
