@@ -213,29 +213,6 @@ Value *Math::sigmoid(Value *x) {
   return b.CreateFDiv(constant(x, 1), b.CreateFAdd(constant(x, 1), exp(b.CreateFNeg(x))));
 }
 
-/// x = n pi/2 + r with pi/2 split in three parts (Cody and Waite 1980; with FMA the first difference is exact). Then
-/// sine or cosine of r, depending on the parity of n, with the sign of n mod 4.
-Value *Math::sine(Value *x, int quarters) {
-  Value *n = b.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, b.CreateFMul(x, constant(x, 0.6366197723675814)));
-  Value *r = fma(n, constant(x, -1.5707963705062866), x);
-  r = fma(n, constant(x, 4.371138828673793e-08), r);
-  r = clamp(fma(n, constant(x, 1.7151245100058819e-15), r), -1, 1);
-  Value *r2 = b.CreateFMul(r, r);
-  Value *s = polynomial(r2, {-0.16666655242443085, 0.008332176133990288, -0.000195169763173908});
-  s = fma(b.CreateFMul(r, r2), s, r);
-  Value *c = polynomial(r2, {0.04166664555668831, -0.0013887364184483886, 2.4438089894829318e-05});
-  c = fma(b.CreateFMul(r2, r2), c, fma(r2, constant(x, -0.5), constant(x, 1)));
-  auto floor = [&](Value *v) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v); };
-  Value *half = b.CreateFMul(b.CreateFAdd(n, constant(x, quarters)), constant(x, 0.5)), *whole = floor(half);
-  Value *quarter = b.CreateFMul(whole, constant(x, 0.5));
-  Value *result = b.CreateSelect(b.CreateFCmpONE(half, whole), c, s);
-  return b.CreateSelect(b.CreateFCmpONE(quarter, floor(quarter)), b.CreateFNeg(result), result);
-}
-
-Value *Math::sin(Value *x) { return sine(x, 0); }
-Value *Math::cos(Value *x) { return sine(x, 1); }
-Value *Math::tan(Value *x) { return divide(sin(x), cos(x)); }
-
 /// With a = min / max of |x| and |y|: a + a^3 P(a^2), reflected into the octant of (x, y).
 Value *Math::atan2(Value *y, Value *x) {
   Value *zero = constant(x, 0), *sizeX = abs(x), *sizeY = abs(y), *steep = b.CreateFCmpOGT(sizeY, sizeX);

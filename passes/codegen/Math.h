@@ -3,6 +3,8 @@
 #pragma once
 #include "llvm/IR/IRBuilder.h"
 
+#include <string>
+
 namespace cleave::passes::kernel {
 
 /// The unit that computes the functions. GPUs have instructions for 2^x, 1/x, x^(1/2) and x^(-1/2), accurate to two
@@ -20,7 +22,7 @@ public:
   llvm::Value *tanh(llvm::Value *x);
   llvm::Value *sinh(llvm::Value *x);
   llvm::Value *erf(llvm::Value *x);
-  llvm::Value *sin(llvm::Value *x); // |x| < 1e5; beyond, an arbitrary value in [-1, 1]
+  llvm::Value *sin(llvm::Value *x);
   llvm::Value *cos(llvm::Value *x);
   llvm::Value *tan(llvm::Value *x);
   llvm::Value *atan2(llvm::Value *y, llvm::Value *x);
@@ -46,8 +48,17 @@ private:
     llvm::Value *exponent; // n, an integer as float; e^x = (fraction + 1) * 2^n
   };
   ExpParts expParts(llvm::Value *x);
-  llvm::Value *smallExpm1(llvm::Value *x);         // |x| <= 40
-  llvm::Value *sine(llvm::Value *x, int quarters); // sin(x + quarters * pi/2)
+  llvm::Value *smallExpm1(llvm::Value *x); // |x| <= 40
+  /// x = quarters * pi/2 + rest, |rest| a little above pi/4 at most. `quarters` is an integer as float, modulo 4 for
+  /// |x| > 1e5. The rest is NaN if x is infinite.
+  struct Angle {
+    llvm::Value *rest, *quarters;
+  };
+  Angle angle(llvm::Value *x);     // by a function that is inlined later
+  Angle nearAngle(llvm::Value *x); // |x| <= 1e5
+  Angle farAngle(llvm::Value *x);  // 1e5 < |x|, finite
+  llvm::Function *makeAngle(llvm::Module &module, llvm::Type *type, const std::string &name);
+  llvm::Value *sine(Angle angle, int more); // sin(angle + more * pi/2)
   llvm::Value *scale(llvm::Value *mantissa, llvm::Value *n);
   llvm::Value *polynomial(llvm::Value *x, std::initializer_list<double> coefficients); // lowest first
   llvm::Value *evenFraction(llvm::Value *x, std::initializer_list<double> p, std::initializer_list<double> q);

@@ -338,9 +338,13 @@ nlohmann::json exampleOf(const nlohmann::json &example) {
 
 Arrays argumentsOf(const nlohmann::json &example, const nlohmann::json &kind) {
   Arrays arguments;
-  for (const auto &[name, shape] : example["shapes"].items())
-    arguments["parameter:" + name] = {
-        shape, numbersOf(kind["values"].contains(name) ? kind["values"][name] : example["others"][name])};
+  for (const auto &[name, shape] : example["shapes"].items()) {
+    std::vector<double> values =
+        numbersOf(kind["values"].contains(name) ? kind["values"][name] : example["others"][name]);
+    for (double &value : values) // PyTorch's input is f32
+      value = static_cast<float>(value);
+    arguments["parameter:" + name] = {shape, values};
+  }
   for (const auto &[name, value] : example["ints"].items())
     arguments["input:" + name] = arrayOf(value);
   Array &c = arguments["input:c"] = {example["shape"], std::vector<double>(kind["result"].size())};

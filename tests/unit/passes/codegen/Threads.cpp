@@ -216,9 +216,13 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
             {-inf, -1e30, -20, 0, 3, 1e30, inf, nan},
             {0, 0, 2.0611536e-9, 0.5, 0.95257413, 1, 1, nan}},
            {NodeKind::Tanh, {-inf, -1e-20, 0, 1e-6, 0.5, 20, inf, nan}, {-1, -1e-20, 0, 1e-6, 0.46211716, 1, 1, nan}},
-           {NodeKind::Sin, {-inf, -1e4, 1e-6, 0.5, 1e4, nan}, {nan, 0.30561439, 1e-6, 0.47942554, -0.30561439, nan}},
-           {NodeKind::Cos, {inf, -1e4, 0, 0.5, 1e4, nan}, {nan, -0.95215537, 1, 0.87758256, -0.95215537, nan}},
-           {NodeKind::Tan, {1e-6, 0.5, -1.5, nan}, {1e-6, 0.54630249, -14.1014199, nan}},
+           {NodeKind::Sin,
+            {-inf, -1e4, 1e-6, 0.5, 1e4, 1e30, -3.4e38, nan},
+            {nan, 0.30561439, 1e-6, 0.47942554, -0.30561439, -0.79116344, 0.24408487, nan}},
+           {NodeKind::Cos,
+            {inf, -1e4, 0, 0.5, 1e4, 1e30, 0x1.f37c8ap+95, nan},
+            {nan, -0.95215537, 1, 0.87758256, -0.95215537, -0.61160479, -1.6147698e-9, nan}},
+           {NodeKind::Tan, {1e-6, 0.5, -1.5, -1e30, nan}, {1e-6, 0.54630249, -14.1014199, -1.2935859, nan}},
            {NodeKind::Sinh,
             {-inf, -89, -1e-6, 0, 0.5, 45, 89.3, inf, nan},
             {-inf, -2.2448063e38, -1e-6, 0, 0.52109531, 1.7467136e19, 3.0301862e38, inf, nan}},
@@ -243,6 +247,17 @@ TEST_CASE("threads: elementary functions at the ends of their range", "[threads]
       CHECK((std::isnan(w) ? std::isnan(f) : std::isinf(w) ? f == w : std::fabs(f - w) <= 1e-5 * std::fabs(w) + 2e-45));
     }
   }
+}
+
+TEST_CASE("threads: the range of a large angle is reduced without a call", "[threads][ptx]") {
+  GraphMaker m;
+  int x = m.input({64, 1024});
+  m.graph.outputs = {m.add(m.op(NodeKind::Sin, {x}), m.op(NodeKind::Tan, {x}))};
+  const LoopNest nest = *loopNestOf(m.graph, nullptr, 1);
+  const std::string ptx = ptxOf({{"angles", &nest}}, Target::Sm90);
+  CHECK(ptx.find(".entry angles") != std::string::npos);
+  CHECK(ptx.find("call") == std::string::npos);
+  CHECK(ptx.find(".local") == std::string::npos);
 }
 
 TEST_CASE("threads: memory moves 16 bytes at a time, with few registers and no spills", "[threads][ptx]") {
