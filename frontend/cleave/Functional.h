@@ -211,8 +211,8 @@ Tensor select(Tensor x, int64_t dim, int64_t index, Where where = Where::current
 /// Joins tensors along dimension `dim`. C1: at least one tensor. C2: the dimension exists. C3: other dimensions and
 /// element types agree.
 Tensor concat(const std::vector<Tensor> &tensors, int64_t dim, Where where = Where::current());
-/// result[.., j, ..] = x[.., index[.., j, ..], ..] along `dim`. C1: ranks agree. C2: the
-/// dimension exists. C3: other sizes agree. C4: the index is i32.
+/// result[.., j, ..] = x[.., index[.., j, ..], ..] along `dim`. C1: ranks agree. C2: the dimension exists. C3: in
+/// other dimensions the index is at most as large as x. C4: the index is i32.
 Tensor gather(Tensor x, int64_t dim, Tensor index, Outside outside = Outside::Error, Where where = Where::current());
 /// unsqueeze inserts a dimension of size 1 that becomes dimension `dim` of the result; squeeze removes dimension `dim`.
 /// C1: the dimension exists (unsqueeze: in the result). C2 (squeeze): its size is 1.

@@ -39,13 +39,13 @@ Tensor roll(Tensor x, std::vector<int64_t> shifts, std::vector<int64_t> dims, Wh
 /// is a vector of i32.
 Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Outside outside = Outside::Error,
                    Where where = Where::current());
-/// Adds source[.., j, ..] to x[.., index[.., j, ..], ..] along `dim`, the inverse of gather. C1: ranks agree, and the
-/// index has the source's shape. C2: the dimension exists. C3: other sizes agree. C4: the index is i32. C5: x and
-/// source have one float type.
+/// Adds source[.., j, ..] to x[.., index[.., j, ..], ..] along `dim`, the inverse of gather; elements of the source
+/// without an index are not added. C1: ranks agree. C2: the dimension exists. C3: the index is at most as large as the
+/// source and, in other dimensions, as x. C4: the index is i32. C5: x and source have one float type.
 Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside = Outside::Error,
                   Where where = Where::current());
 /// Adds slice j of the source to slice index[j] of x along `dim`. C1: ranks agree, and the index is a vector with one
-/// element for each slice of the source. C2 to C5 as scatterAdd.
+/// element for each slice of the source. C2, C4 and C5 as scatterAdd. C3: other sizes of x and source agree.
 Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside = Outside::Error,
                 Where where = Where::current());
 /// Reverses the order of the elements along `dims`. C1: dims lie in [0, rank) and differ.

@@ -279,33 +279,45 @@ Tensor indexSelect(Tensor x, int64_t dim, Tensor index, Outside outside, Where w
 
 static void checkAdded(Ops &ops, const char *name, Tensor x, int64_t dim, Tensor index, Tensor source,
                        Outside outside) {
-  const Where where = ops.where;
   const Facts facts = {fact(x, "input"), fact(index, "index"), fact(source, "source")};
-  Shape a = x.shape(), b = source.shape();
-  a[dim] = b[dim];
-  if (a != b)
-    failRule(name, 3, fmt::format("input and source must agree in all dimensions except {}", dim), facts, where);
   if (index.dtype() != DType::I32)
-    failRule(name, 4, "the index must be i32", facts, where);
+    failRule(name, 4, "the index must be i32", facts, ops.where);
   if (x.dtype() != source.dtype() || !isFloat(x))
-    failRule(name, 5, "input and source must have one float type", facts, where);
+    failRule(name, 5, "input and source must have one float type", facts, ops.where);
   if (outside == Outside::Error)
     readIndices(ops, name, valueOf(index), {.below = x.size(dim)});
 }
 
-static Tensor added(Ops &ops, Tensor x, int64_t dim, Value index, Tensor source) {
-  Value sums = ops.op<ScatterAddOp>(typeOf(x), valueOf(source), index, static_cast<uint64_t>(dim)).getResult();
+/// x plus the sums of the source's elements at the places that `index` has along `dim`. The index has the source's
+/// shape, which along other dimensions is at most x's.
+static Tensor added(Ops &ops, Tensor x, int64_t dim, Value index, Value source) {
+  Shape shape = Ops::shape(source);
+  shape[dim] = x.size(dim);
+  Value sums =
+      ops.op<ScatterAddOp>(ops.trace.type(shape, typeOf(x).getElementType()), source, index, static_cast<uint64_t>(dim))
+          .getResult();
+  for (int64_t d = 0; d < x.rank(); ++d)
+    sums = ops.pad(sums, d, 0, x.size(d) - shape[d]);
   return tensorOf(ops.add(valueOf(x), sums));
 }
 
 Tensor scatterAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside, Where where) {
   Ops ops("scatterAdd", where);
-  if (x.rank() != source.rank() || index.shape() != source.shape())
-    failRule("scatterAdd", 1, "the ranks must agree, and the index must have the source's shape",
-             {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
+  const Facts facts = {fact(x, "input"), fact(index, "index"), fact(source, "source")};
+  if (x.rank() != source.rank() || x.rank() != index.rank())
+    failRule("scatterAdd", 1, "the ranks must agree", facts, where);
   dim = normalDim("scatterAdd", 2, x, dim, where);
   checkAdded(ops, "scatterAdd", x, dim, index, source, outside);
-  return added(ops, x, dim, valueOf(index), source);
+  Value from = valueOf(source);
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const int64_t most = d == dim ? source.size(d) : std::min(x.size(d), source.size(d));
+    if (index.size(d) > most)
+      failRule("scatterAdd", 3,
+               fmt::format("dimension {} of the index has size {}, only {} are possible", d, index.size(d), most),
+               facts, where);
+    from = ops.slice(from, d, 0, index.size(d));
+  }
+  return added(ops, x, dim, valueOf(index), from);
 }
 
 Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outside, Where where) {
@@ -314,8 +326,13 @@ Tensor indexAdd(Tensor x, int64_t dim, Tensor index, Tensor source, Outside outs
   if (x.rank() != source.rank() || index.shape() != Shape{source.size(dim)})
     failRule("indexAdd", 1, "the ranks must agree, and the index must be a vector with one element for each slice",
              {fact(x, "input"), fact(index, "index"), fact(source, "source")}, where);
+  Shape slices = x.shape();
+  slices[dim] = source.size(dim);
+  if (slices != source.shape())
+    failRule("indexAdd", 3, fmt::format("input and source must agree in all dimensions except {}", dim),
+             {fact(x, "input"), fact(source, "source")}, where);
   checkAdded(ops, "indexAdd", x, dim, index, source, outside);
-  return added(ops, x, dim, indexAlong(ops, index, source.shape(), dim), source);
+  return added(ops, x, dim, indexAlong(ops, index, source.shape(), dim), valueOf(source));
 }
 
 } // namespace cleave

@@ -177,15 +177,21 @@ Tensor gather(Tensor x, int64_t dim, Tensor index, Outside outside, Where where)
   if (x.rank() != index.rank())
     failRule("gather", 1, fmt::format("the input's rank is {}, the index's {}", x.rank(), index.rank()), facts, where);
   dim = normalDim("gather", 2, x, dim, where);
-  Shape a = x.shape(), b = index.shape();
-  a[dim] = b[dim];
-  if (a != b)
-    failRule("gather", 3, fmt::format("input and index must agree in all dimensions except {}", dim), facts, where);
   if (index.dtype() != DType::I32)
     failRule("gather", 4, "the index must be i32", facts, where);
   if (outside == Outside::Error)
     readIndices(ops, "gather", valueOf(index), {.below = x.size(dim)});
-  return tensorOf(ops.op<GatherOp>(valueOf(x), valueOf(index), static_cast<uint64_t>(dim)).getResult());
+  mlir::Value from = valueOf(x);
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    if (d == dim)
+      continue;
+    if (index.size(d) > x.size(d))
+      failRule("gather", 3,
+               fmt::format("dimension {} of the index has size {}, that of the input {}", d, index.size(d), x.size(d)),
+               facts, where);
+    from = ops.slice(from, d, 0, index.size(d));
+  }
+  return tensorOf(ops.gather(from, dim, valueOf(index)));
 }
 
 Tensor unsqueeze(Tensor x, int64_t dim, Where where) {
