@@ -35,9 +35,9 @@ Tensor isfinite(Tensor x, Where where = Where::current());
 Tensor where(Tensor condition, Operand a, Operand b, Where where = Where::current());
 /// `value` where the mask is true, otherwise x. C2: the mask can be broadcast to x. C3: the mask is i1.
 Tensor maskedFill(Tensor x, Tensor mask, double value, Where where = Where::current());
-/// x limited to [low, high]. NaN stays NaN; a bound may be infinite. x receives the gradient if low < x < high. If a
-/// bound is a tensor, the selected operand receives the gradient; if x equals the bound, each receives half. C3: if
-/// both bounds are numbers, low <= high.
+/// x limited to [low, high]; to high if the bounds are crossed. NaN stays NaN; a bound may be infinite. x receives the
+/// gradient if low < x < high. If a bound is a tensor, the selected operand receives the gradient; if x equals one
+/// bound, each receives half, and if it equals both, x receives all. C3: if both bounds are numbers, low <= high.
 Tensor clamp(Tensor x, Operand low, Operand high, Where where = Where::current());
 /// Identity with zero gradient.
 Tensor detach(Tensor x, Where where = Where::current());

@@ -35,8 +35,8 @@ Tensor cumprod(Tensor x, int64_t dim, Where where = Where::current());
 Tensor any(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 Tensor all(Tensor x, std::vector<int64_t> dims = {}, bool keepDim = false, Where where = Where::current());
 
-/// Index of the first maximum or minimum along `dim`, or of the flattened tensor; i32. argmax treats NaN as +infinity,
-/// argmin as -infinity.
+/// Index of the maximum or minimum along `dim`, or of the flattened tensor; i32: the first NaN if there is one,
+/// otherwise the first of equal elements.
 Tensor argmax(Tensor x, Where where = Where::current());
 Tensor argmax(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 Tensor argmin(Tensor x, Where where = Where::current());
@@ -50,10 +50,10 @@ struct Sorted {
 /// elements, which alone receives the gradient.
 Sorted maxWithIndices(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
 Sorted minWithIndices(Tensor x, int64_t dim, bool keepDim = false, Where where = Where::current());
-/// Stable sort along `dim`, which treats NaN as +infinity. It compares all pairs: n^2 comparisons for n elements, in
-/// one kernel without temporary memory.
+/// Stable sort along `dim`, in which NaN is larger than infinity. It compares all pairs: n^2 comparisons for n
+/// elements, in one kernel without temporary memory.
 Sorted sort(Tensor x, int64_t dim = -1, bool descending = false, Where where = Where::current());
-/// The k largest (or smallest) along `dim`, best first. C2: 1 <= k <= size.
+/// The k largest (or smallest) along `dim`, best first, in the order of sort. C2: 1 <= k <= size.
 Sorted topk(Tensor x, int64_t k, int64_t dim = -1, bool largest = true, Where where = Where::current());
 
 } // namespace cleave

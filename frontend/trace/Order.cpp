@@ -1,5 +1,6 @@
-// Ops that depend on the order of elements: argmax, argmin, sorting. They compare keys in which NaN is replaced by
-// infinity (argmin: -infinity), and then gather the original elements.
+// Ops that depend on the order of elements: argmax, argmin, sorting. NaN is the extreme of its row for all that look
+// for one extreme, and counts as larger than infinity in a sorted order, as in PyTorch. They find places and then
+// gather the original elements.
 #include "cleave/Reduce.h"
 #include "frontend/trace/Compose.h"
 #include "frontend/trace/Diagnose.h"
@@ -12,31 +13,32 @@ namespace cleave {
 using namespace ir;
 using mlir::Value;
 
-/// The key for comparisons: x with NaN replaced by `nan`, without gradient.
-static Value keyOf(Ops &ops, Value x, double nan = INFINITY) {
-  if (!isFloat(tensorOf(x)))
-    return x;
-  x = ops.detach(x);
-  return ops.select(ops.compare(Predicate::Ne, x, x), ops.constantLike(x, nan), x);
-}
-
-/// Index of the first maximum or minimum of `key` along `dim`, which is kept with size 1.
-static Value firstPlace(Ops &ops, Value key, int64_t dim, bool largest) {
-  const Shape shape = Ops::shape(key);
-  Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, key, {dim});
-  Value hit = ops.compare(Predicate::Eq, key, ops.broadcastBack(best, shape, {dim}));
+/// Index of the first maximum or minimum of x along `dim`, which is kept with size 1; of the first NaN if there is one:
+/// the extreme of such a row is NaN, which equals nothing.
+static Value extremePlace(Ops &ops, ReduceKind kind, Value x, int64_t dim) {
+  const Shape shape = Ops::shape(x);
+  const bool mayBeNan = isFloat(tensorOf(x));
+  x = mayBeNan ? ops.detach(x) : x;
+  Value best = ops.reduce(kind, x, {dim});
+  Value hit = ops.compare(Predicate::Eq, x, ops.broadcastBack(best, shape, {dim}));
+  if (mayBeNan)
+    hit = ops.max(hit, ops.compare(Predicate::Ne, x, x));
   Value places = ops.iota(shape, dim);
   Value candidates = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[dim] - 1)));
   return ops.kept(ops.reduce(ReduceKind::Min, candidates, {dim}), shape, {dim}, true);
 }
 
-static Tensor extreme(const char *name, Tensor x, int64_t dim, bool keepDim, bool largest, Where where) {
+/// `kept`, which has size 1 along `dim`, with or without that dimension.
+static Tensor result(Ops &ops, Value kept, int64_t dim, bool keepDim) {
+  Shape shape = Ops::shape(kept);
+  shape.erase(shape.begin() + dim);
+  return tensorOf(keepDim ? kept : ops.reshape(kept, shape));
+}
+
+static Tensor extreme(const char *name, ReduceKind kind, Tensor x, int64_t dim, bool keepDim, Where where) {
   Ops ops(name, where);
   dim = normalDim(name, 1, x, dim, where);
-  Value place = firstPlace(ops, keyOf(ops, valueOf(x), largest ? INFINITY : -INFINITY), dim, largest);
-  Shape shape = x.shape();
-  shape.erase(shape.begin() + dim);
-  return tensorOf(keepDim ? place : ops.reshape(place, shape));
+  return result(ops, extremePlace(ops, kind, valueOf(x), dim), dim, keepDim);
 }
 
 static Tensor flat(const char *name, Tensor x, Where where) {
@@ -44,32 +46,19 @@ static Tensor flat(const char *name, Tensor x, Where where) {
 }
 
 Tensor argmax(Tensor x, int64_t dim, bool keepDim, Where where) {
-  return extreme("argmax", x, dim, keepDim, true, where);
+  return extreme("argmax", ReduceKind::Max, x, dim, keepDim, where);
 }
-Tensor argmax(Tensor x, Where where) { return extreme("argmax", flat("argmax", x, where), 0, false, true, where); }
+Tensor argmax(Tensor x, Where where) { return argmax(flat("argmax", x, where), 0, false, where); }
 Tensor argmin(Tensor x, int64_t dim, bool keepDim, Where where) {
-  return extreme("argmin", x, dim, keepDim, false, where);
+  return extreme("argmin", ReduceKind::Min, x, dim, keepDim, where);
 }
-Tensor argmin(Tensor x, Where where) { return extreme("argmin", flat("argmin", x, where), 0, false, false, where); }
+Tensor argmin(Tensor x, Where where) { return argmin(flat("argmin", x, where), 0, false, where); }
 
-/// The maximum of a row with NaN is NaN, which equals nothing; there, the elements that are NaN are candidates.
 static Sorted extremeWithIndices(const char *name, ReduceKind kind, Tensor x, int64_t dim, bool keepDim, Where where) {
   Ops ops(name, where);
   dim = normalDim(name, 1, x, dim, where);
-  Shape shape = x.shape();
-  Value v = isFloat(x) ? ops.detach(valueOf(x)) : valueOf(x);
-  Value best = ops.reduce(kind, v, {dim});
-  Value hit = ops.compare(Predicate::Eq, v, ops.broadcastBack(best, shape, {dim}));
-  if (isFloat(x))
-    hit = ops.max(hit, ops.compare(Predicate::Ne, v, v));
-  Value places = ops.iota(shape, dim);
-  Value candidates = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[dim] - 1)));
-  Value place = ops.kept(ops.reduce(ReduceKind::Min, candidates, {dim}), shape, {dim}, true);
-  Value value = ops.gather(valueOf(x), dim, place);
-  shape.erase(shape.begin() + dim);
-  if (keepDim)
-    return {tensorOf(value), tensorOf(place)};
-  return {tensorOf(ops.reshape(value, shape)), tensorOf(ops.reshape(place, shape))};
+  Value place = extremePlace(ops, kind, valueOf(x), dim);
+  return {result(ops, ops.gather(valueOf(x), dim, place), dim, keepDim), result(ops, place, dim, keepDim)};
 }
 
 Sorted maxWithIndices(Tensor x, int64_t dim, bool keepDim, Where where) {
@@ -79,17 +68,39 @@ Sorted minWithIndices(Tensor x, int64_t dim, bool keepDim, Where where) {
   return extremeWithIndices("minWithIndices", ReduceKind::Min, x, dim, keepDim, where);
 }
 
-/// Indices of the first `count` elements in stable order along the last dimension. An element's rank is the number of
-/// elements before it; index r of the result is the element with rank r.
-static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
-  Shape shape = Ops::shape(key), pairs = shape;
+/// What elements are ordered by: the value, then the place. NaN has the value infinity and a place beyond all others,
+/// or before all if the order is descending, so that no other comparison is needed.
+struct Keys {
+  Value value, place; // place: of NaN, `beyond` more than the element's index
+  double beyond = 0;
+};
+
+/// Keys along the last dimension.
+static Keys keysOf(Ops &ops, Value x, bool descending) {
+  const Shape shape = Ops::shape(x);
+  const auto size = static_cast<double>(shape.back());
+  Keys keys{x, ops.iota(shape, static_cast<int64_t>(shape.size()) - 1), descending ? -size : size};
+  if (!isFloat(tensorOf(x)))
+    return keys;
+  x = ops.detach(x);
+  Value nan = ops.compare(Predicate::Ne, x, x);
+  keys.value = ops.select(nan, ops.constantLike(x, INFINITY), x);
+  keys.place = ops.select(nan, ops.add(keys.place, ops.constantLike(keys.place, keys.beyond)), keys.place);
+  return keys;
+}
+
+/// Indices of the first `count` elements in order along the last dimension. An element's rank is the number of elements
+/// before it; index r of the result is the element with rank r.
+static Value orderLast(Ops &ops, const Keys &keys, int64_t count, bool descending) {
+  Shape shape = Ops::shape(keys.value), pairs = shape;
   const int64_t last = static_cast<int64_t>(shape.size()) - 1, size = shape[last];
   pairs.push_back(size); // [..., element, other]
-  Value element = ops.broadcastBack(key, pairs, {last + 1}), other = ops.broadcastBack(key, pairs, {last});
-  Value better = ops.compare(descending ? Predicate::Gt : Predicate::Lt, other, element);
-  Value earlier = ops.compare(Predicate::Lt, ops.iota(pairs, last + 1), ops.iota(pairs, last));
-  Value before = ops.max(better, ops.min(ops.compare(Predicate::Eq, other, element), earlier));
-  Value rank = ops.sum(ops.cast(before, DType::I32), {last + 1});
+  const auto element = [&](Value v) { return ops.broadcastBack(v, pairs, {last + 1}); };
+  const auto other = [&](Value v) { return ops.broadcastBack(v, pairs, {last}); };
+  Value better = ops.compare(descending ? Predicate::Gt : Predicate::Lt, other(keys.value), element(keys.value));
+  Value earlier = ops.compare(Predicate::Lt, other(keys.place), element(keys.place));
+  Value equal = ops.compare(Predicate::Eq, other(keys.value), element(keys.value));
+  Value rank = ops.sum(ops.cast(ops.max(better, ops.min(equal, earlier)), DType::I32), {last + 1});
 
   Shape slots = shape;
   slots[last] = count;
@@ -101,34 +112,36 @@ static Value orderLast(Ops &ops, Value key, int64_t count, bool descending) {
 
 /// Indices of the best `count` elements as orderLast returns them, found by selection: takes the best of the remaining
 /// elements `count` times.
-static Value bestLast(Ops &ops, Value key, int64_t count, bool largest) {
-  const Shape shape = Ops::shape(key);
+static Value bestLast(Ops &ops, const Keys &keys, int64_t count, bool largest) {
+  const Shape shape = Ops::shape(keys.value);
   const int64_t last = static_cast<int64_t>(shape.size()) - 1;
+  Value none = ops.constantLike(keys.place, 2 * static_cast<double>(shape[last])); // beyond all places
   std::vector<Value> found;
   Value left; // i1: not selected yet
   for (int64_t i = 0; i < count; ++i) {
-    Value gone = ops.constantLike(key, largest ? -INFINITY : INFINITY);
-    Value candidates = left ? ops.select(left, key, gone) : key;
+    Value gone = ops.constantLike(keys.value, largest ? -INFINITY : INFINITY);
+    Value candidates = left ? ops.select(left, keys.value, gone) : keys.value;
     Value best = ops.reduce(largest ? ReduceKind::Max : ReduceKind::Min, candidates, {last});
     Value hit = ops.compare(Predicate::Eq, candidates, ops.broadcastBack(best, shape, {last}));
     hit = left ? ops.min(hit, left) : hit; // excludes selected elements, whose candidates are infinite
-    Value places = ops.iota(shape, last);
-    Value first = ops.select(hit, places, ops.constantLike(places, static_cast<double>(shape[last])));
-    Value place = ops.reduce(ReduceKind::Min, first, {last});
-    Value other = ops.compare(Predicate::Ne, places, ops.broadcastBack(place, shape, {last}));
+    Value place = ops.reduce(ReduceKind::Min, ops.select(hit, keys.place, none), {last});
+    Value other = ops.compare(Predicate::Ne, keys.place, ops.broadcastBack(place, shape, {last}));
     left = left ? ops.min(left, other) : other;
     found.push_back(ops.kept(place, shape, {last}, true));
   }
-  return ops.concat(found, last);
+  Value places = ops.concat(found, last);
+  Value nan = largest ? ops.compare(Predicate::Lt, places, 0)
+                      : ops.compare(Predicate::Ge, places, static_cast<double>(shape[last]));
+  return ops.select(nan, ops.sub(places, ops.constantLike(places, keys.beyond)), places);
 }
 
 /// Values and indices of the first `count` elements of x in order along `dim`.
 static Sorted ordered(Ops &ops, Tensor x, int64_t dim, int64_t count, bool descending) {
   constexpr int64_t fewAtATime = 8;
   const int64_t last = x.rank() - 1;
-  Value key = ops.swap(keyOf(ops, valueOf(x)), dim, last);
+  const Keys keys = keysOf(ops, ops.swap(valueOf(x), dim, last), descending);
   const bool few = isFloat(x) && count <= fewAtATime && count * 4 < x.size(dim);
-  Value places = few ? bestLast(ops, key, count, descending) : orderLast(ops, key, count, descending);
+  Value places = few ? bestLast(ops, keys, count, descending) : orderLast(ops, keys, count, descending);
   places = ops.swap(places, dim, last);
   ops.trace.ranges[places.getAsOpaquePointer()] = {0, x.size(dim) - 1};
   return {tensorOf(ops.gather(valueOf(x), dim, places)), tensorOf(places)};

@@ -112,15 +112,39 @@ Tensor maskedFill(Tensor x, Tensor mask, double value, Where where) {
   return tensorOf(ops.select(chosen, ops.constantLike(valueOf(x), value), valueOf(x)));
 }
 
+/// x between two bounds of which at least one is a tensor. The operand that is the result receives the gradient. If x
+/// equals one bound, both receive half; if it equals both, or if an operand is NaN, x receives what is its own.
+static Value between(Ops &ops, Value x, Value low, Value high) {
+  Value below = ops.compare(Predicate::Lt, x, low), above = ops.compare(Predicate::Gt, x, high);
+  Value outside = ops.max(below, above);
+  Value atOne = ops.max(ops.compare(Predicate::Eq, x, low), ops.compare(Predicate::Eq, x, high));
+  atOne = ops.min(atOne, ops.compare(Predicate::Lt, low, high));
+  Value inside = ops.select(atOne, ops.min(ops.max(x, low), high), x);
+  Value lower = ops.min(below, ops.compare(Predicate::Le, low, high)); // if the bounds are crossed, it is the upper one
+  Value result = ops.select(outside, ops.select(lower, low, high), inside);
+  if (!isFloat(tensorOf(x)))
+    return result;
+  Value nan = ops.max(ops.compare(Predicate::Ne, low, low), ops.compare(Predicate::Ne, high, high));
+  Value own = ops.select(outside, ops.constantLike(x, 0), x);
+  return ops.select(nan, ops.add(own, ops.constantLike(x, NAN)), result);
+}
+
 Tensor clamp(Tensor x, Operand low, Operand high, Where where) {
   Ops ops("clamp", where);
   if (!low.tensor.defined() && !high.tensor.defined() && !(low.number <= high.number))
     failRule("clamp", 3, fmt::format("the lower bound {} is larger than the upper {}", low.number, high.number),
              {fact(x, "input")}, where);
+  const bool limitsBelow = low.tensor.defined() || low.number != -INFINITY,
+             limitsAbove = high.tensor.defined() || high.number != INFINITY;
+  if (limitsBelow && limitsAbove && (low.tensor.defined() || high.tensor.defined())) {
+    auto [narrow, lower] = bothSides("clamp", Operand(x, where), low, where);
+    auto [value, upper] = bothSides("clamp", Operand(tensorOf(narrow), where), high, where);
+    return tensorOf(between(ops, value, ops.broadcastTo(lower, Ops::shape(value)), upper));
+  }
   Value result = valueOf(x);
-  for (const auto &[bound, none, inside] :
-       {std::tuple(low, -INFINITY, Predicate::Gt), std::tuple(high, INFINITY, Predicate::Lt)}) {
-    if (!bound.tensor.defined() && bound.number == none)
+  for (const auto &[bound, limits, inside] :
+       {std::tuple(low, limitsBelow, Predicate::Gt), std::tuple(high, limitsAbove, Predicate::Lt)}) {
+    if (!limits)
       continue;
     auto [value, limit] = bothSides("clamp", Operand(tensorOf(result), where), bound, where);
     const auto limited = [&](Value v) { return inside == Predicate::Gt ? ops.max(v, limit) : ops.min(v, limit); };

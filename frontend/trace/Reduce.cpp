@@ -62,6 +62,15 @@ static Value powerNorm(Ops &ops, Value x, double p, const std::vector<int64_t> &
   return ops.select(zero, ops.constantLike(sum, 0), root);
 }
 
+/// The largest or smallest |x|. A row with NaN has the norm NaN and, as in PyTorch, gradients of 0: the gradient of its
+/// maximum would be NaN for every element.
+static Value extremeNorm(Ops &ops, Value x, ReduceKind kind, const std::vector<int64_t> &dims) {
+  Value size = ops.abs(x), whole = ops.reduce(kind, ops.detach(size), dims);
+  Value never = ops.constantLike(size, kind == ReduceKind::Max ? 0 : INFINITY);
+  Value best = ops.reduce(kind, ops.select(ops.compare(Predicate::Ne, x, x), never, size), dims);
+  return ops.select(ops.compare(Predicate::Ne, whole, whole), whole, best);
+}
+
 Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where where) {
   Ops ops("norm", where);
   checkFloat("norm", 3, x, where);
@@ -74,7 +83,7 @@ Tensor norm(Tensor x, double p, std::vector<int64_t> given, bool keepDim, Where 
   else if (p == 1)
     result = ops.sum(ops.abs(v), dims);
   else if (std::isinf(p))
-    result = ops.reduce(p > 0 ? ReduceKind::Max : ReduceKind::Min, ops.abs(v), dims);
+    result = extremeNorm(ops, v, p > 0 ? ReduceKind::Max : ReduceKind::Min, dims);
   else if (p == 0)
     result = ops.sum(ops.cast(ops.compare(Predicate::Ne, v, 0), Ops::type(v).getElementType()), dims);
   else

@@ -75,7 +75,8 @@ static Kernel attention(AttentionOp op) {
         double largest = -infinity, total = 0;
         for (int64_t j = 0; j < n.s; ++j) {
           score[j] = n(head, i, j);
-          largest = std::max(largest, score[j]);
+          if (score[j] > largest || std::isnan(score[j])) // NaN stays: such a row is not one without keys
+            largest = score[j];
         }
         lse.values[row] = infinity;
         if (n.bias && largest == -infinity)

@@ -66,6 +66,8 @@ void addElementwise(Functions &f) {
   f["clamp"] = [](In i) { return clamp(i.x, -0.5, 1); };
   f["clamp:lower"] = [](In i) { return clamp(i.x, 0, inf); };
   f["clamp:tensor"] = [](In i) { return clamp(i.x, i.y, inf); };
+  f["clamp:tensors"] = [](In i) { return clamp(i.x, i.y, i.z); };
+  f["clamp:NaN"] = [](In i) { return clamp(i.x, minimum(i.y, i.z), i.z); };
   f["detach"] = [](In i) { return i.x * detach(i.x); };
   f["remainder"] = [](In i) { return remainder(i.x, i.y); };
   f["atan2"] = [](In i) { return atan2(i.x, i.y); };
@@ -133,8 +135,23 @@ void addReductions(Functions &f) {
   f["argmin"] = [](In i) { return number(argmin(i.x, 1)); };
   f["sort"] = [](In i) { return sort(i.x, 1).values; };
   f["sort:places"] = [](In i) { return number(sort(i.x, 1).indices); };
+  f["sort:descending"] = [](In i) { return sort(i.x, 1, true).values; };
+  f["sort:descending places"] = [](In i) { return number(sort(i.x, 1, true).indices); };
   f["topk"] = [](In i) { return topk(i.x, 3, 1).values; };
   f["topk:few"] = [](In i) { return topk(i.x, 1, 1).values; };
+  f["topk:smallest"] = [](In i) { return topk(i.x, 3, 1, false).values; };
+  f["topk:few smallest"] = [](In i) { return topk(i.x, 2, 1, false).values; };
+}
+
+/// A dimension with one element.
+void addOfOne(Functions &f) {
+  f["argmax:one"] = [](In i) { return number(argmax(i.x, 1)); };
+  f["sort:one"] = [](In i) { return sort(i.x, 1).values; };
+  f["topk:one"] = [](In i) { return topk(i.x, 1, 1).values; };
+  f["norm:one"] = [](In i) { return norm(i.x, inf, {1}); };
+  f["logsumexp:one"] = [](In i) { return logsumexp(i.x, {1}); };
+  f["cumprod:one"] = [](In i) { return cumprod(i.x, 1); };
+  f["softmax:one"] = [](In i) { return softmax(i.x, 1); };
 }
 
 void addShapes(Functions &f) {
@@ -156,11 +173,11 @@ void addShapes(Functions &f) {
   f["pad:reflect"] = [](In i) { return pad(i.x, {1, 2}, PadMode::Reflect); };
   f["roll"] = [](In i) { return roll(i.x, {1}, {1}); };
   f["indexSelect"] = [](In i) { return indexSelect(i.x, 1, i.ids); };
-  f["scatterAdd"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
+  f["scatterAdd"] = f["scatterAdd:fewer indices"] = [](In i) { return scatterAdd(i.x, 1, i.ids, i.y); };
   f["scatterAdd:source"] = [](In i) { return scatterAdd(i.y, 1, i.ids, i.x); };
   f["indexAdd"] = [](In i) { return indexAdd(i.y, 1, i.ids, i.x); };
   f["flip"] = [](In i) { return flip(i.x, {1}); };
-  f["gather"] = [](In i) { return gather(i.x, 1, i.ids); };
+  f["gather"] = f["gather:fewer indices"] = [](In i) { return gather(i.x, 1, i.ids); };
 }
 
 Function attention(AttentionOptions options) {
@@ -241,7 +258,8 @@ void addLosses(Functions &f) {
 const Functions &functions() {
   static const Functions all = [] {
     Functions f;
-    addElementwise(f), addReductions(f), addShapes(f), addProducts(f), addPictures(f), addNorms(f), addLosses(f);
+    addElementwise(f), addReductions(f), addOfOne(f), addShapes(f), addProducts(f), addPictures(f), addNorms(f),
+        addLosses(f);
     return f;
   }();
   return all;

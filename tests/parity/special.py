@@ -3,6 +3,7 @@
 special.cpp has the C++ side under the same name. A name is that of the function in docs/dsl.md; what follows a colon tells
 variants apart. All results are PyTorch's in float32, and gradients those of sum(result * c), c = 1, 2, 3, 1, 2, 3, ...
 """
+import itertools
 import math
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 INF, NAN = math.inf, math.nan
 CASES = []
 VALUES = {"NaN": NAN, "inf": INF, "-inf": -INF, "0": 0.0, "-0": -0.0, "1e30": 1e30, "-1e30": -1e30, "1e-40": 1e-40,
-          "-20": -20.0, "-10": -10.0, "1": 1.0}
+          "-20": -20.0, "-10": -10.0, "1": 1.0, "123457": 123457.0, "-3e38": -3e38}
 PAIRED = ["NaN", "inf", "-inf", "0", "-0", "1e30", "1e-40", "-2", "1"]
 
 
@@ -27,7 +28,9 @@ def rows(count):
     return {"NaN": one(NAN), "all NaN": [NAN] * count, "inf": one(INF), "-inf": one(-INF), "all inf": [INF] * count,
             "all -inf": [-INF] * count, "zeros": [0.0 if i % 2 else -0.0 for i in range(count)],
             "1e30": [x * 1e30 for x in b], "1e-40": [x * 1e-40 for x in b],
-            "ties": [1.0 if i % 3 else 0.5 for i in range(count)]}
+            "ties": [1.0 if i % 3 else 0.5 for i in range(count)], "opposites": [1.0 if i % 2 else -1.0 for i in range(count)],
+            "NaN and infinities": [[INF, NAN, -INF, x, NAN][i % 5] for i, x in enumerate(b)],
+            "infinities": [[-INF, x, INF][i % 3] for i, x in enumerate(b)]}
 
 
 class Case:
@@ -63,6 +66,12 @@ def binary(name, fn, kinds=PAIRED):
     value = lambda kind: VALUES.get(kind, -2.0)
     Case(name, fn, {"x": [1], "y": [1]},
          {f"{a} and {b}": {"x": [value(a)], "y": [value(b)]} for a in kinds for b in kinds})
+
+
+def ternary(name, fn, values):
+    """All combinations of three of the values, in one kind."""
+    x, y, z = zip(*itertools.product(values, repeat=3))
+    Case(name, fn, {"x": [len(x)], "y": [len(x)], "z": [len(x)]}, {"combinations": {"x": x, "y": y, "z": z}})
 
 
 def over(name, fn, x, ints=None, **others):
@@ -105,6 +114,8 @@ def elementwise():
     unary("clamp", lambda x: x.clamp(-0.5, 1.0))
     unary("clamp:lower", lambda x: x.clamp(min=0.0))
     binary("clamp:tensor", lambda x, y: torch.clamp(x, min=y))
+    ternary("clamp:tensors", torch.clamp, [0.0, 1.0, 2.0, INF, -INF])
+    ternary("clamp:NaN", lambda x, y, z: torch.clamp(x, torch.minimum(y, z), z), [1.0, 2.0, NAN])
     unary("detach", lambda x: x * x.detach())
     binary("remainder", torch.remainder)
     binary("atan2", torch.atan2)
@@ -157,8 +168,22 @@ def reductions():
     over("argmin", lambda x: x.argmin(1), [2, 4])
     over("sort", lambda x: x.sort(dim=1, stable=True)[0], [2, 4])
     over("sort:places", lambda x: x.sort(dim=1, stable=True)[1], [2, 4])
+    over("sort:descending", lambda x: x.sort(dim=1, stable=True, descending=True)[0], [2, 5])
+    over("sort:descending places", lambda x: x.sort(dim=1, stable=True, descending=True)[1], [2, 5])
     over("topk", lambda x: x.topk(3, 1)[0], [2, 4])
+    over("topk:smallest", lambda x: x.topk(3, 1, largest=False)[0], [2, 4])
+    over("topk:few smallest", lambda x: x.topk(2, 1, largest=False)[0], [2, 9])
     over("topk:few", lambda x: x.topk(1, 1)[0], [2, 6])
+
+
+    one = [2, 1]  # a dimension with one element
+    over("argmax:one", lambda x: x.argmax(1), one)
+    over("sort:one", lambda x: x.sort(dim=1, stable=True)[0], one)
+    over("topk:one", lambda x: x.topk(1, 1)[0], one)
+    over("norm:one", lambda x: torch.linalg.vector_norm(x, INF, 1), one)
+    over("logsumexp:one", lambda x: x.logsumexp(1), one)
+    over("cumprod:one", lambda x: x.cumprod(1), one)
+    over("softmax:one", lambda x: x.softmax(1), one)
 
 
 def shapes():
@@ -180,6 +205,9 @@ def shapes():
     moving("pad:reflect", lambda x: F.pad(x, (1, 2), "reflect"), [2, 3])
     moving("roll", lambda x: x.roll(1, 1), [2, 3])
     moving("indexSelect", lambda x, ids: x.index_select(1, ids), [2, 3], ints={"ids": [2, 0, 2]})
+    moving("gather:fewer indices", lambda x, ids: x.gather(1, ids), [3, 3, 2], ints={"ids": [[[2], [0], [1], [1]]]})
+    over("scatterAdd:fewer indices", lambda x, y, ids: x.scatter_add(1, ids, y[:, :2]), [3, 3], y=[2, 3],
+         ints={"ids": [[2, 0], [1, 1]]})
     over("scatterAdd", lambda x, y, ids: x.scatter_add(1, ids, y), [2, 3], y=[2, 2], ints={"ids": [[2, 0], [1, 1]]})
     over("scatterAdd:source", lambda x, y, ids: y.scatter_add(1, ids, x), [2, 2], y=[2, 3], ints={"ids": [[2, 0], [1, 1]]})
     over("indexAdd", lambda x, y, ids: y.index_add(1, ids, x), [2, 4], y=[2, 3], ints={"ids": [2, 0, 2, 0]})
