@@ -118,9 +118,9 @@ struct BatchNormOptions {
 class Buffer;
 /// Batch normalisation (Ioffe and Szegedy 2015): (x - mean) / sqrt(variance + eps) * weight + bias per channel. x is
 /// [n, c, ...], all other tensors are [c]. Training uses the microbatch's statistics and sets running = (1 - momentum)
-/// running + momentum statistic (unbiased variance, as in PyTorch); evaluation uses the running statistics. C1: the
-/// rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group divides n. C4: there is more than one
-/// value per channel.
+/// running + momentum statistic (unbiased variance, as in PyTorch); evaluation uses the running statistics, and so does
+/// training if they are frozen. C1: the rank is at least 2. C2: weight, bias and statistics have shape [c]. C3: group
+/// divides n. C4: there is more than one value per channel.
 Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Buffer &runningVar,
                    BatchNormOptions options = {}, Where where = Where::current());
 /// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, of size c (Ba et al. 2016). C1: weight

@@ -77,9 +77,16 @@ public:
   operator Tensor() const { return tensor(); }
   /// The current value at this point of the trace.
   Tensor tensor(Where where = Where::current()) const;
-  /// Sets the value from this point of the trace on; does nothing in evaluation. The shape and element type must be the
-  /// buffer's (rule buffer C3).
+  /// Sets the value from this point of the trace on; does nothing in evaluation, or if the buffer is frozen. The shape
+  /// and element type must be the buffer's (rule buffer C3).
   void set(Tensor value, Where where = Where::current());
+  /// A frozen buffer keeps its value: `set` does nothing. A batch norm whose statistics are frozen uses them in
+  /// training too.
+  Buffer &freeze() {
+    moves = false;
+    return *this;
+  }
+  bool frozen() const { return !moves; }
   const Shape &shape() const { return sizes; }
   const std::string &name() const { return ownName; }
   std::string path() const;
@@ -90,6 +97,7 @@ private:
   std::string ownName;
   Shape sizes;
   InitValues begin;
+  bool moves = true;
 };
 
 class Module {
@@ -116,7 +124,9 @@ public:
   /// "blocks.0.attention"; empty for the root.
   std::string path() const;
   const std::string &name() const { return ownName; }
-  /// Freezes every parameter of this module and its children.
+  /// Freezes every parameter and buffer of this module and its children, as they are now: training does not change
+  /// them, and batch norms use their running statistics. (Dropout stays. PyTorch's requires_grad_(False) without eval()
+  /// lets running statistics move; for this, call requiresGrad(false) for each of parameters().)
   Module &freeze();
   /// All parameters, depth first in the order of definition.
   std::vector<Parameter *> parameters() const;

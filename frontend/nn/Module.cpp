@@ -73,6 +73,8 @@ std::string Module::path() const { return parent ? joined(parent->path(), ownNam
 Module &Module::freeze() {
   for (Parameter *parameter : parameters())
     parameter->requiresGrad(false);
+  for (Buffer *buffer : buffers())
+    buffer->freeze();
   return *this;
 }
 
@@ -184,7 +186,7 @@ void Buffer::set(Tensor value, Where where) {
     failRule("buffer", 3, fmt::format("{}: the new value must have the buffer's type", path()),
              {{"buffer", before.str()}, {"value", value.str()}}, where);
   Trace &trace = *Trace::active();
-  if (!trace.training())
+  if (!trace.training() || frozen())
     return;
   trace.state[this] = valueOf(value);
   if (std::find(trace.changed.begin(), trace.changed.end(), this) == trace.changed.end())

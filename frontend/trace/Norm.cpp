@@ -9,7 +9,8 @@ namespace cleave {
 
 using namespace ir;
 
-/// In evaluation: x scale + shift, both per channel, from the running statistics.
+/// In evaluation, and in training if the statistics are frozen: x scale + shift, both per channel, from the running
+/// statistics.
 static Tensor batchNormEval(Ops &ops, Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor variance, double eps,
                             Where where) {
   Tensor scale = Operand(weight, where) * rsqrt(Operand(variance, where) + Operand(eps, where), where);
@@ -44,7 +45,7 @@ Tensor batchNorm2d(Tensor x, Tensor weight, Tensor bias, Buffer &runningMean, Bu
              facts, where);
   if (o.group < 0 || (o.group > 0 && x.size(0) % o.group))
     failRule(name, 3, fmt::format("{} samples cannot be cut into groups of {}", x.size(0), o.group), facts, where);
-  if (!ops.trace.training())
+  if (!ops.trace.training() || (runningMean.frozen() && runningVar.frozen()))
     return batchNormEval(ops, x, weight, bias, runningMean, runningVar, o.eps, where);
 
   const double rows = static_cast<double>(o.group > 0 ? o.group : x.size(0));

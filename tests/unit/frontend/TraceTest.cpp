@@ -100,6 +100,23 @@ TEST_CASE("tied, frozen and grouped parameters") {
   CHECK(has(mistake([&] { traced(model, config); }), "nothing.*"));
 }
 
+TEST_CASE("a frozen batch norm computes the same in training and evaluation") {
+  struct Net : Module {
+    BatchNorm2d norm{*this, "norm", 3};
+    Linear fc{*this, "fc", 3 * 28 * 28, 10};
+    Buffer calls{*this, "calls", {1}};
+    Tensor forward(Tensor image) {
+      calls.set(calls.tensor() + 1);
+      return fc(flatten(norm(expand(image, {-1, 3, -1, -1})), 1));
+    }
+  } model;
+  CHECK(has(forwardPart(traced(model)), "cleave.batch_norm "));
+  CHECK(count(forwardPart(traced(model)), "cleave.kind = \"buffer\"") == 6); // three arguments and results
+  model.freeze();
+  CHECK(!has(forwardPart(traced(model)), "cleave.batch_norm "));
+  CHECK(count(forwardPart(traced(model)), "cleave.kind = \"buffer\"") == 3);
+}
+
 TEST_CASE("the optimizer is an attribute") {
   Mlp model;
   TrainConfig config{.optimizer = Sgd{.lr = 0.25, .momentum = 0.5, .nesterov = true}, .clipNorm = 1};
