@@ -2,6 +2,7 @@
 #include "frontend/program/Advice.h"
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
+#include "passes/differentiate/Differentiate.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
@@ -63,13 +64,12 @@ static std::string fewerClasses(const DataField &field, mlir::ArrayAttr indices)
 std::vector<std::string> warningsOf(GraphModule &graph, const std::vector<DataField> &data) {
   auto forward = graph.module().lookupSymbol<mlir::func::FuncOp>("forward");
   const llvm::DenseSet<mlir::Value> reached = reachedFrom(forward);
-  std::vector<std::string> parameters, fields, warnings;
-  int64_t all = 0, trained = 0;
+  std::vector<std::string> parameters = passes::parametersWithoutGradient(forward), fields, warnings;
+  int64_t all = 0, trainable = 0;
   for (mlir::BlockArgument argument : forward.getArguments()) {
     const ir::SlotKind kind = ir::argumentKind(argument);
     const llvm::StringRef name = ir::argumentText(argument, ir::attr::name);
-    const bool used = reached.contains(argument);
-    if (kind == ir::SlotKind::Input && !used)
+    if (kind == ir::SlotKind::Input && !reached.contains(argument))
       fields.push_back(name.str());
     if (auto indices = forward.getArgAttrOfType<mlir::ArrayAttr>(argument.getArgNumber(), ir::attr::indices))
       if (const auto field = std::ranges::find(data, name, &DataField::name); field != data.end())
@@ -78,19 +78,20 @@ std::vector<std::string> warningsOf(GraphModule &graph, const std::vector<DataFi
     if (kind != ir::SlotKind::Parameter)
       continue;
     ++all;
-    trained += forward.getArgAttr(argument.getArgNumber(), ir::attr::trainable) != nullptr;
-    if (!used)
-      parameters.push_back(name.str());
+    trainable += forward.getArgAttr(argument.getArgNumber(), ir::attr::trainable) != nullptr;
   }
   if (!parameters.empty())
-    warnings.push_back(fmt::format("parameter{} {}: the loss does not depend on {}", parameters.size() == 1 ? "" : "s",
-                                   listed(parameters), parameters.size() == 1 ? "it" : "them"));
+    warnings.push_back(fmt::format("parameter{} {}: the loss has no gradient for {}, so there is no update (no decay, "
+                                   "no momentum)",
+                                   parameters.size() == 1 ? "" : "s", listed(parameters),
+                                   parameters.size() == 1 ? "it" : "them"));
   if (!fields.empty())
     warnings.push_back(fmt::format("data field{} {}: the loss does not depend on {}", fields.size() == 1 ? "" : "s",
                                    listed(fields), fields.size() == 1 ? "it" : "them"));
-  if (trained == 0)
-    warnings.push_back(all == 0 ? "the model has no parameters: there is nothing to train"
-                                : "every parameter is frozen: training changes nothing");
+  if (all == 0)
+    warnings.emplace_back("the model has no parameters: there is nothing to train");
+  else if (trainable == 0)
+    warnings.emplace_back("every parameter is frozen: training changes nothing");
   return warnings;
 }
 

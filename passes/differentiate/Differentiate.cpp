@@ -220,13 +220,13 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
     applyRule(op, adjoints);
 }
 
-Value gradientOrZero(func::FuncOp function, BlockArgument parameter, Adjoints &adjoints) {
-  if (Value gradient = adjoints.gradientOf(parameter))
-    return gradient;
-  adjoints.e.setOrigin(parameter.getLoc(), {});
-  adjoints.e.setAttribute(ir::attr::path, ir::argumentText(parameter, ir::attr::name).rsplit('.').first);
-  adjoints.e.setAttribute(ir::attr::phase, "backward");
-  return adjoints.e.constantLike(parameter, 0);
+/// A parameter without a gradient is not trained: the optimizer would let it decay, and move on by its momentum.
+void leaveUntrained(ModuleOp module, const llvm::StringSet<> &parameters) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (ir::argumentKind(argument) == ir::SlotKind::Parameter &&
+          parameters.contains(ir::argumentText(argument, ir::attr::name)))
+        function.removeArgAttr(argument.getArgNumber(), ir::attr::trainable);
 }
 
 /// The argument that holds the loss scale; null if the module has none.
@@ -244,18 +244,24 @@ Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
   return function.getArgument(index);
 }
 
-/// Appends a result of kind Gradient for every trainable parameter.
-void returnGradients(func::FuncOp function, Adjoints &adjoints) {
+/// Appends a result of kind Gradient for every trainable parameter that has one.
+void returnGradients(ModuleOp module, func::FuncOp function, Adjoints &adjoints) {
   Operation *terminator = function.front().getTerminator();
   auto results = llvm::to_vector(terminator->getOperands());
   llvm::SmallVector<DictionaryAttr> attributes;
   for (unsigned i = 0; i < results.size(); ++i)
     attributes.push_back(function.getResultAttrDict(i));
   OpBuilder &b = adjoints.e.builder();
+  llvm::StringSet<> without;
   for (BlockArgument argument : function.getArguments()) {
     if (!isTrainable(function, argument.getArgNumber()))
       continue;
-    results.push_back(gradientOrZero(function, argument, adjoints));
+    Value gradient = adjoints.gradientOf(argument);
+    if (!gradient) {
+      without.insert(ir::argumentText(argument, ir::attr::name));
+      continue;
+    }
+    results.push_back(gradient);
     attributes.push_back(b.getDictionaryAttr(
         {b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, ir::SlotKind::Gradient)),
          b.getNamedAttr(ir::attr::name, function.getArgAttr(argument.getArgNumber(), ir::attr::name)),
@@ -264,6 +270,7 @@ void returnGradients(func::FuncOp function, Adjoints &adjoints) {
   terminator->setOperands(results);
   function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
   function.setAllResultAttrs(attributes);
+  leaveUntrained(module, without);
 }
 
 struct DifferentiatePass : ThrowingPass<impl::DifferentiatePassBase<DifferentiatePass>> {
@@ -276,6 +283,26 @@ struct DifferentiatePass : ThrowingPass<impl::DifferentiatePassBase<Differentiat
 };
 
 } // namespace
+
+std::vector<std::string> parametersWithoutGradient(func::FuncOp forward) {
+  const llvm::DenseSet<Value> active = activeValues(forward);
+  llvm::DenseSet<Value> reached;
+  llvm::SmallVector<Value> open;
+  const auto visit = [&](Value value) {
+    if (active.contains(value) && reached.insert(value).second)
+      open.push_back(value);
+  };
+  for (const unsigned loss : resultsOf(forward, ir::SlotKind::Loss))
+    visit(forward.front().getTerminator()->getOperand(loss));
+  while (!open.empty())
+    if (Operation *op = open.pop_back_val().getDefiningOp())
+      llvm::for_each(op->getOperands(), visit);
+  std::vector<std::string> names;
+  for (BlockArgument argument : forward.getArguments())
+    if (isTrainable(forward, argument.getArgNumber()) && !reached.contains(argument))
+      names.push_back(ir::argumentText(argument, ir::attr::name).str());
+  return names;
+}
 
 void differentiate(ModuleOp module, int64_t microbatches) {
   auto function = module.lookupSymbol<func::FuncOp>("forward");
@@ -292,7 +319,7 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   int64_t staticCount = weight.getInt() * microbatches;
   Adjoints adjoints(builder, activeValues(function));
   appendBackward(function, adjoints, static_cast<double>(staticCount), weights, lossScaleArgument(module, function));
-  returnGradients(function, adjoints);
+  returnGradients(module, function, adjoints);
   function.setName("train");
   function->setAttr(ir::attr::staticCount, builder.getI64IntegerAttr(staticCount));
 }

@@ -2,7 +2,8 @@
 //
 // @train has @forward's arguments, ops and results, then the gradient ops in reverse order of the forward ops (so that
 // program order is a good schedule), then for every trainable parameter, in argument order, a result of kind "gradient"
-// with cleave.name = the parameter's name and cleave.trainable.
+// with cleave.name = the parameter's name and cleave.trainable. A parameter that no gradient reaches has no such result
+// and is no longer trainable: as in PyTorch, whose optimizers skip it, it is not updated, decayed or moved by momentum.
 //
 // Gradient ops have the location, cleave.path and cleave.stage of the forward op and cleave.phase = "backward". A
 // cleave.add of several contributions has those of the op that produced the value (for parameters: of the
@@ -17,10 +18,15 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace mlir {
 class ModuleOp;
 class Pass;
+namespace func {
+class FuncOp;
+}
 } // namespace mlir
 
 namespace cleave::passes {
@@ -29,6 +35,9 @@ namespace cleave::passes {
 /// parameter and the loss has no gradient, naming the op and the user's source line, and if @forward has no loss or no
 /// static weight.
 void differentiate(mlir::ModuleOp module, int64_t microbatches);
+
+/// The trainable parameters of @forward that no gradient of the loss reaches, in argument order.
+std::vector<std::string> parametersWithoutGradient(mlir::func::FuncOp forward);
 
 // The pass and its options: passes/Passes.td.
 #define GEN_PASS_DECL_DIFFERENTIATEPASS

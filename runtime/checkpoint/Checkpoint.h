@@ -97,7 +97,7 @@ void refuseUnknownTensors(const std::string &folder, const Manifest &manifest, c
 
 /// Loads this rank's persistent slots. Errors name the tensor and the value: a tensor that is missing, has another
 /// shape or type, is not covered by pieces, or is in a corrupt file; unless WhatIsRead also a tensor that the plan does
-/// not have.
+/// not have. The states of a parameter that the plan does not train are not read.
 void loadCheckpoint(const std::string &folder, const Manifest &manifest, const plan::Plan &plan, unsigned rank,
                     LoadWhat what, const SlotMemory &memory);
 

@@ -153,6 +153,19 @@ const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> 
   return *it->second;
 }
 
+/// States of parameters that the plan has, but does not train: it does not read them.
+std::set<std::string> statesWithoutUse(const plan::Plan &plan, const Manifest &manifest) {
+  std::set<std::string> untrained, states;
+  for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t)
+    if (const plan::Tensor &tensor = *plan.tensors()->Get(t);
+        tensor.kind() == plan::TensorKind::Parameter && !tensor.trainable())
+      untrained.insert(tensor.name()->str());
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (tensor.kind == "state" && untrained.contains(tensor.name.substr(0, tensor.name.rfind('.'))))
+      states.insert(tensor.name);
+  return states;
+}
+
 std::set<std::string> tensorNames(const plan::Plan &plan) {
   std::set<std::string> names;
   for (unsigned t = 0; plan.tensors() && t < plan.tensors()->size(); ++t)
@@ -173,8 +186,11 @@ void refuseUnknownTensors(const std::string &folder, const Manifest &manifest, c
 
 void loadCheckpoint(const std::string &folder, const Manifest &manifest, const plan::Plan &plan, unsigned rank,
                     LoadWhat what, const SlotMemory &memory) {
-  if (what != LoadWhat::WhatIsRead)
-    refuseUnknownTensors(folder, manifest, tensorNames(plan), what == LoadWhat::Everything);
+  if (what != LoadWhat::WhatIsRead) {
+    std::set<std::string> known = tensorNames(plan);
+    known.merge(statesWithoutUse(plan, manifest));
+    refuseUnknownTensors(folder, manifest, known, what == LoadWhat::Everything);
+  }
   std::map<std::string, const ManifestTensor *> byName;
   for (const ManifestTensor &tensor : manifest.tensors)
     byName.emplace(tensor.name, &tensor);

@@ -135,6 +135,7 @@ static NamedSlot slotOf(mlir::DictionaryAttr attributes, mlir::Type type) {
     slot.a = init.getA();
     slot.b = init.getB();
   }
+  slot.trains = slot.kind == ir::SlotKind::Parameter && attributes && attributes.get(ir::attr::trainable);
   return slot;
 }
 
@@ -496,11 +497,14 @@ std::string compareWithDifferences(const Recipe &recipe, const GraphModule &trac
   const auto count = static_cast<double>(
       whole.graph().function("train")->getAttrOfType<mlir::IntegerAttr>("cleave.static_count").getInt());
   Losses loss(recipe, traced, whole, count);
-  for (const auto &[key, gradient] : bounds.exact[0]) {
-    if (key.kind != ir::SlotKind::Gradient)
+  for (const NamedSlot &slot : argumentsOf(traced.function("forward"))) {
+    const ir::SlotKey key{ir::SlotKind::Gradient, slot.name}, parameter{ir::SlotKind::Parameter, slot.name};
+    if (!slot.trains)
       continue;
-    const ir::SlotKey parameter{ir::SlotKind::Parameter, key.name};
-    const ir::HostTensor &spread = bounds.spread[0].at(key);
+    const auto found = bounds.exact[0].find(key);
+    const bool none = found == bounds.exact[0].end(); // the loss must not depend on it
+    const ir::HostTensor zero(slot.type.shape, DType::F32, 0.0), &gradient = none ? zero : found->second,
+                         &spread = none ? zero : bounds.spread[0].at(key);
     bool agrees = false;
     std::string text;
     std::optional<double> before;

@@ -60,6 +60,7 @@ struct NamedSlot {
   ir::HostTensor type;
   std::string distribution; ///< of the initial values; empty: none
   double a = 0, b = 0;
+  bool trains = false; ///< a parameter
 };
 std::vector<NamedSlot> argumentsOf(mlir::Operation *function);
 std::vector<NamedSlot> resultsOf(mlir::Operation *function);

@@ -23,6 +23,7 @@
 #include "tests/random/InvalidIndex.h"
 #include "tests/random/Numbers.h"
 #include "tests/random/Predict.h"
+#include "tests/random/Reach.h"
 #include "tests/random/Refusals.h"
 #include "tests/random/Searched.h"
 #include "tests/random/Tables.h"
@@ -459,23 +460,6 @@ Result refusedOrFailed(const Recipe &recipe, const Error &error) {
   return verdict(Verdict::Refused, reason, text);
 }
 
-/// Whether the loss depends on a detached value, for example on running statistics after their update: its gradients
-/// then differ from its derivatives.
-bool stopsGradients(const GraphModule &traced) {
-  auto forward = llvm::cast<mlir::func::FuncOp>(traced.function("forward"));
-  llvm::DenseSet<mlir::Value> needed;
-  for (mlir::OpOperand &result : forward.front().getTerminator()->getOpOperands())
-    if (ir::resultKind(forward, result.getOperandNumber()) == ir::SlotKind::Loss)
-      needed.insert(result.get());
-  for (mlir::Operation &op : llvm::reverse(forward.front()))
-    if (llvm::any_of(op.getResults(), [&](mlir::Value result) { return needed.contains(result); })) {
-      if (llvm::isa<ir::DetachOp>(op))
-        return true;
-      needed.insert_range(op.getOperands());
-    }
-  return false;
-}
-
 /// Compiles the same plan for GPUs, without code, and returns the checker's defects. That plan has streams, waits
 /// between them, and another order of collectives, those over dp in a stream of their own for every other seed.
 std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions options) {
@@ -535,6 +519,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   if (const std::optional<bool> adds = whole.addsUp(whole.beginning()); adds == false && applied->evalMixes.empty())
     return failed("evaluation combines samples, and the plan does not say so", "");
   ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3, recipe.layout == "nhwc" && recipe.winograd() != "never");
+  if (const std::string text = trainedWithoutUse(plain, whole.beginning(), inDouble.exact); !text.empty())
+    return failed("the graph trains a parameter that the loss does not use", text);
   bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
                   (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
   for (const Class &cls : recipe.classes) {

@@ -56,6 +56,15 @@ Array arrayOf(const nlohmann::json &value) {
   return array;
 }
 
+Array gradientOf(const Arrays &results, const std::string &parameter, const std::vector<int64_t> &shape) {
+  if (const auto found = results.find("gradient:" + parameter); found != results.end())
+    return found->second;
+  int64_t elements = 1;
+  for (const int64_t size : shape)
+    elements *= size;
+  return {shape, std::vector<double>(static_cast<size_t>(elements))};
+}
+
 Arrays argumentsOf(const nlohmann::json &example) {
   Arrays arguments;
   for (const auto &[name, value] : example.at("floats").items())

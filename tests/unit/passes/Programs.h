@@ -35,6 +35,8 @@ Array arrayOf(const nlohmann::json &value); // {"shape": [...], "data": [...]}
 using Arrays = std::map<std::string, Array>;
 /// Runs a function in the reference interpreter. Every argument must be given.
 Arrays evaluate(const GraphModule &module, const std::string &function, const Arrays &arguments);
+/// The gradient of a parameter of this shape in the results of @train: zeros if it has none.
+Array gradientOf(const Arrays &results, const std::string &parameter, const std::vector<int64_t> &shape);
 /// The arguments of a test case in ops.json.
 Arrays argumentsOf(const nlohmann::json &example);
 
