@@ -133,6 +133,8 @@ bool drawOneHot(Drawing &d, const OpKind &self) {
   const int x = d.pick([](Tensor t) { return t.rank() >= 1 && t.rank() <= 4; });
   if (x < 0)
     return false;
+  if (d.chance.one(0.3)) // NaN instead of large numbers
+    return d.add("mul", {x, d.add(self.name, {d.add("argmaxOfNan", {x}, {-1, 0}, {threshold(d)})}, {d.shape(x).back()})}) >= 0;
   const std::string best = d.chance.one(0.5) ? "argmax" : "argmin";
   if (d.chance.one(0.7))
     return d.add("mul", {x, d.add(self.name, {d.add(best, {x}, {-1, 0})}, {d.shape(x).back()})}) >= 0;
@@ -172,6 +174,26 @@ bool drawSortedBy(Drawing &d, const OpKind &self) {
   const Shape shape = d.shape(x);
   const int y = d.pick([&](Tensor t) { return t.shape() == shape; });
   return d.add(self.name, {x, y}, {dimOf(d, x)}) >= 0;
+}
+
+/// Elements of one value in the order of another that has NaN instead of large numbers.
+bool drawOrderedByNan(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(1));
+  if (x < 0)
+    return false;
+  const Shape shape = d.shape(x);
+  const int y = d.pick([&](Tensor t) { return t.shape() == shape; });
+  const int64_t dim = dimOf(d, x), size = shape[static_cast<size_t>(dim < 0 ? dim + std::ssize(shape) : dim)];
+  return d.add(self.name, {x, y}, {dim, d.chance.one(0.5), d.chance.whole(1, size)}, {threshold(d)}) >= 0;
+}
+
+/// Elements at fewer places than the value has along another dimension.
+bool drawGatherFewer(Drawing &d, const OpKind &self) {
+  const int x = d.pick(rankAtLeast(2));
+  if (x < 0)
+    return false;
+  const int64_t other = d.at(x).rank() - 1;
+  return d.add(self.name, {x}, {other - 1, other, d.chance.whole(1, d.shape(x)[static_cast<size_t>(other)])}) >= 0;
 }
 
 bool drawCumprod(Drawing &d, const OpKind &self) {
@@ -558,6 +580,8 @@ std::vector<OpKind> functionKinds() {
   op({"arangeSteps", 0.5, true, "arange($r0, $r1, $r2)",
       [](const Call &c) { return arange(c.r(0), c.r(1), c.r(2)); }, drawSteps});
   op({"argmax", 0, true, "argmax($0, $i0, $i1)", [](const Call &c) { return argmax(c.in[0], c.i(0), c.i(1)); }, nullptr});
+  op({"argmaxOfNan", 0, true, "argmax(maskedFill($0, $0 > $r0, NAN), $i0, $i1)",
+      [](const Call &c) { return argmax(maskedFill(c.in[0], c.in[0] > c.r(0), NAN), c.i(0), c.i(1)); }, nullptr});
   op({"argmin", 0, true, "argmin($0, $i0, $i1)", [](const Call &c) { return argmin(c.in[0], c.i(0), c.i(1)); }, nullptr});
   op({"oneHot", 1.5, true, "oneHot($0, $i0, DType::F32)",
       [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32); }, drawOneHot});
@@ -592,6 +616,23 @@ std::vector<OpKind> functionKinds() {
       [](const Call &c) { return topk(c.in[0], c.i(0), c.i(1), c.i(2)).values; }, drawTopk});
   op({"sortedBy", 0.7, true, "gather($0, $i0, sort($1, $i0).indices)",
       [](const Call &c) { return gather(c.in[0], c.i(0), sort(c.in[1], c.i(0)).indices); }, drawSortedBy});
+  op({"sortedByNan", 0.5, true, "gather($0, $i0, sort(maskedFill($1, $1 > $r0, NAN), $i0, $i1).indices)",
+      [](const Call &c) {
+        Tensor keys = maskedFill(c.in[1], c.in[1] > c.r(0), NAN);
+        return gather(c.in[0], c.i(0), sort(keys, c.i(0), c.i(1)).indices);
+      },
+      drawOrderedByNan});
+  op({"topkOfNan", 0.5, true, "gather($0, $i0, topk(maskedFill($1, $1 > $r0, NAN), $i2, $i0, $i1).indices)",
+      [](const Call &c) {
+        Tensor keys = maskedFill(c.in[1], c.in[1] > c.r(0), NAN);
+        return gather(c.in[0], c.i(0), topk(keys, c.i(2), c.i(0), c.i(1)).indices);
+      },
+      drawOrderedByNan});
+  op({"gatherFewer", 0.5, true, "gather($0, $i0, slice(sort($0, $i0).indices, $i1, 0, $i2))",
+      [](const Call &c) {
+        return gather(c.in[0], c.i(0), slice(sort(c.in[0], c.i(0)).indices, c.i(1), 0, c.i(2)));
+      },
+      drawGatherFewer});
   // Rearranging.
   op({"expand", 1, true, "expand($0, $I)", [](const Call &c) { return expand(c.in[0], c.node.ints); }, drawExpand});
   op({"repeat", 1, true, "repeat($0, $I)", [](const Call &c) { return repeat(c.in[0], c.node.ints); }, drawRepeat});

@@ -55,7 +55,7 @@ void drawTraining(Chance &c, Recipe &recipe) {
   recipe.lr = recipe.optimizer.starts_with("adam") ? 0.01 : recipe.wholeNumbers ? 0.5 : 0.25;
   if (!recipe.wholeNumbers && c.one(0.25))
     recipe.clipNorm = 0.5;
-  if (!recipe.wholeNumbers && c.one(0.2))
+  if (!recipe.wholeNumbers && c.one(0.3))
     recipe.weightDecay = 0.125;
   if (c.one(0.15))
     recipe.ema = recipe.wholeNumbers ? 0.5 : 0.75;
