@@ -1,6 +1,9 @@
 // A trained model as a function of new inputs. It is compiled and loaded once and can be called any number of times. It
-// uses no labels and no dropout. Numbers that the model draws itself (rand, randn) depend on the seed, on how many calls
-// were made before, and on the sample's position in the call, but not on the batch or the mesh.
+// uses no labels and no dropout. Numbers that the model draws itself (rand, randn) depend on the seed, on how many
+// calls were made before, and on the sample's position in the call, but not on the batch or the mesh.
+//
+// Several threads may call one predictor: calls wait for each other (a second predictor computes at the same time, with
+// its own memory). Moving or destroying a predictor while another thread calls it is a data race, as for any object.
 //
 //   Trainer trainer{module, config};
 //   Predictor predictor = trainer.predictor({.checkpoint = "digits"});
@@ -34,8 +37,8 @@ public:
 
   using Values = std::variant<std::span<const float>, std::span<const int32_t>, std::span<const uint8_t>>;
   /// For a model with several inputs (in the order of inputs()) or outputs: the values of each output. An output has a
-  /// row for each sample. A scalar (such as an auxiliary loss) belongs to a batch: there is one for each full batch, and
-  /// none for a last batch that is not full.
+  /// row for each sample. A scalar (such as an auxiliary loss) belongs to a batch: there is one for each full batch,
+  /// and none for a last batch that is not full.
   std::vector<std::vector<float>> run(const std::vector<Values> &inputs);
 
   /// The inputs: the data set's fields that the model reads.
@@ -45,8 +48,8 @@ public:
   Shape outputShape(size_t output = 0) const;
   /// Number of samples computed together. A smaller last batch is padded, and the padding is removed from the results.
   int64_t batch() const;
-  /// Under mpirun, srun or torchrun, every process must make the same calls and gets the same values. Returns true in
-  /// the one process that should write results.
+  /// Under mpirun, srun or torchrun, every process must make the same calls in the same order, so from one thread, and
+  /// gets the same values. Returns true in the one process that should write results.
   bool writes() const;
 
 private:

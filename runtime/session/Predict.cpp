@@ -312,6 +312,7 @@ private:
 
 struct Prediction::Impl {
   Shared shared;
+  std::mutex calling; ///< held by a call: the ranks and their data source serve one at a time
   int64_t calls = 0;
   std::unique_ptr<Workers> workers;  ///< if ranks are threads
   std::unique_ptr<PredictRank> rank; ///< if ranks are processes
@@ -342,6 +343,7 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
     throw userError(fmt::format("prediction: samples {} to {} of a split that has {}", first, first + count,
                                 source.samples(split)));
   requireWholeBatches(plan(), count, true);
+  const std::lock_guard one(impl->calling);
   impl->shared.feed.use(source, split);
   const Job job{first, count, take, impl->calls++};
   if (impl->workers)

@@ -7,8 +7,8 @@
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +25,9 @@ struct PredictedOutput {
   int64_t count(int64_t samples, int64_t batch) const { return ofBatch ? samples / batch : samples; }
 };
 
-/// If ranks are threads, they exist as long as this object, which any thread may call, one at a time. If ranks are
-/// processes, every process must create one and make the same calls, and all get the outputs.
+/// If ranks are threads, they exist as long as this object, which any thread may call: calls at the same time wait for
+/// each other. If ranks are processes, every process must create one and make the same calls in the same order (so from
+/// one thread), and all get the outputs.
 class Prediction {
 public:
   /// `plan`: of a prediction, with outputs in Program.metrics. Throws userError for a plan without outputs, and if the
@@ -46,7 +47,8 @@ public:
   using Take = std::function<void(size_t output, std::span<const float> values)>;
   /// Computes the outputs for samples [first, first + count) of a split. Throws userError if `source` lacks an input or
   /// has another shape for it. Random numbers depend on the plan's seed, on how many calls were made before, and on the
-  /// number of the sample (RandomRows.h). After any other error this object is unusable: further calls throw the same error.
+  /// number of the sample (RandomRows.h). After any other error this object is unusable: further calls throw the same
+  /// error.
   void run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take);
 
 private:

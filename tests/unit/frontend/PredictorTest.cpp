@@ -94,6 +94,38 @@ TEST_CASE("a predictor computes new inputs, any number of them, as often as aske
   checkClose(trainer.predictor({.mesh = "tp=3", .batch = 1, .checkpoint = checkpoint.path})(Pairs{}), split);
 }
 
+TEST_CASE("threads that call one predictor get their own results") {
+  const Checkpoint checkpoint;
+  Scaled model;
+  Trainer trainer(model, config());
+  Predictor shared = trainer.predictor({.mesh = "dp=2", .batch = 4, .checkpoint = checkpoint.path}),
+            other = trainer.predictor({.checkpoint = checkpoint.path});
+  const auto inputsOf = [](int thread) {
+    std::vector<float> x(static_cast<size_t>(2 * (thread + 1))), scale(x.size() / 2, static_cast<float>(thread));
+    std::iota(x.begin(), x.end(), static_cast<float>(thread));
+    return std::pair(x, scale);
+  };
+  std::vector<std::vector<float>> expected;
+  for (int thread = 0; thread < 4; ++thread) {
+    const auto [x, scale] = inputsOf(thread);
+    expected.push_back(shared.run({x, scale})[0]);
+  }
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, thread] {
+      const auto [x, scale] = inputsOf(thread);
+      for (int call = 0; call < 50; ++call) {
+        wrong[static_cast<size_t>(thread)] += shared.run({x, scale})[0] != expected[static_cast<size_t>(thread)];
+        if (thread == 0) // predictors are independent of each other
+          other.run({x, scale});
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
 TEST_CASE("a predictor gives every output of a model") {
   struct Two : ModuleOf<std::pair<Tensor, Tensor>> {
     Linear fc{*this, "fc", 2, 3}, out{*this, "out", 3, 2};
