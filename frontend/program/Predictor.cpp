@@ -24,12 +24,17 @@ public:
   const std::vector<DataField> &fields() const override { return list; }
   int64_t samples(Split) const override { return count; }
   void read(Split, int64_t index, size_t field, std::byte *dst) const override {
-    const auto bytes = static_cast<size_t>(list[field].bytes());
-    const auto *from = std::visit([](auto s) { return reinterpret_cast<const std::byte *>(s.data()); }, inputs[field]);
-    std::memcpy(dst, from + static_cast<size_t>(index) * bytes, bytes);
+    std::memcpy(dst, valuesOf(index, field), static_cast<size_t>(list[field].bytes()));
   }
 
+  void check(const std::vector<ValueCheck> &checks) const;
+
 private:
+  const std::byte *valuesOf(int64_t index, size_t field) const {
+    const auto *from = std::visit([](auto s) { return reinterpret_cast<const std::byte *>(s.data()); }, inputs[field]);
+    return from + static_cast<size_t>(index * list[field].bytes());
+  }
+
   const std::vector<DataField> &list;
   const std::vector<Predictor::Values> &inputs;
   int64_t count = 0;
@@ -53,6 +58,12 @@ HostData::HostData(const std::vector<DataField> &fields, const std::vector<Predi
                                   size / field.elements(), fields[0].name, count));
     count = size / field.elements();
   }
+}
+
+void HostData::check(const std::vector<ValueCheck> &checks) const {
+  for (size_t field = 0; field < checks.size(); ++field)
+    for (int64_t i = 0; i < count; ++i)
+      checks[field].require({Split::Eval, i}, valuesOf(i, field));
 }
 
 std::vector<std::vector<float>> collect(Prediction &prediction, const DataSource &source, Split split) {
@@ -80,7 +91,9 @@ std::vector<float> Predictor::operator()(const Dataset &data, Split split) {
   return collect(impl->prediction, UserData(data), split)[0];
 }
 std::vector<std::vector<float>> Predictor::run(const std::vector<Values> &inputs) {
-  return collect(impl->prediction, HostData(impl->prediction.inputs(), inputs), Split::Eval);
+  const HostData data(impl->prediction.inputs(), inputs);
+  data.check(impl->checks); // before the ranks read it, which an error would end
+  return collect(impl->prediction, data, Split::Eval);
 }
 
 const std::vector<DataField> &Predictor::inputs() const { return impl->prediction.inputs(); }

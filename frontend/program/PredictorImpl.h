@@ -1,6 +1,7 @@
 // The implementation of Predictor, created by Trainer.
 #pragma once
 #include "cleave/Predictor.h"
+#include "runtime/data/ValueCheck.h"
 #include "runtime/session/Predict.h"
 
 #include <string>
@@ -10,8 +11,13 @@ namespace cleave {
 
 struct Predictor::Impl {
   Prediction prediction;
+  std::vector<ValueCheck> checks; ///< of the inputs
 
-  Impl(std::shared_ptr<const PlanFile> plan, const RunOptions &options) : prediction(std::move(plan), options) {}
+  Impl(std::shared_ptr<const PlanFile> plan, const RunOptions &options) : prediction(std::move(plan), options) {
+    const DataSpec spec = DataSpec::of(prediction.plan());
+    for (const DataField &field : prediction.inputs())
+      checks.emplace_back(spec, field);
+  }
 };
 
 /// The files for the outputs: the first is `file`, others are "p.1.npy", ... next to "p.npy".

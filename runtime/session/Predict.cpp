@@ -90,6 +90,7 @@ struct Shared {
   std::vector<PredictedOutput> outputs;
   std::vector<unsigned> owners; ///< of outputs: the lowest rank that holds each
   std::mutex taking;
+  std::string invalid; ///< the function that read invalid indices in the current call; empty: none did
 };
 
 /// Slots of the outputs in a rank's program, by name.
@@ -137,7 +138,8 @@ public:
 
 private:
   void give(const Job &job, int64_t rows);
-  void checkIndices() const;
+  /// Whether the last iteration did; Shared::invalid says which.
+  bool readInvalidIndices() const;
 
   Shared &shared;
   unsigned rank;
@@ -187,16 +189,23 @@ void PredictRank::run(const Job &job) {
     const int64_t rows = std::min(batch, job.count - at);
     executor->eval(buffer, {predictionStream(job.number), job.first + at, rows});
     buffer = 1 - buffer;
-    checkIndices();
+    if (readInvalidIndices()) { // as every rank finds
+      loader.wait();
+      break;
+    }
     give(job, rows);
   }
   executor->wait();
 }
 
-void PredictRank::checkIndices() const {
+bool PredictRank::readInvalidIndices() const {
   for (const std::string &name : counts)
-    if (const std::string wrong = invalidIndices(name, executor->metric(name).value_or(0)); !wrong.empty())
-      throw userError("prediction: " + wrong);
+    if (std::string reader = readerOfInvalid(name, executor->metric(name).value_or(0)); !reader.empty()) {
+      const std::lock_guard lock(shared.taking);
+      shared.invalid = std::move(reader);
+      return true;
+    }
+  return false;
 }
 
 void PredictRank::give(const Job &job, int64_t rows) {
@@ -350,6 +359,8 @@ void Prediction::run(const DataSource &source, Split split, int64_t first, int64
     impl->workers->run(job);
   else
     runPlanRanks(impl->shared.file->plan().ranks()->size(), [&](unsigned, RankEndpoint &) { impl->rank->run(job); });
+  if (const std::string reader = std::exchange(impl->shared.invalid, ""); !reader.empty())
+    throw userError("prediction: indices of " + reader);
 }
 
 } // namespace cleave

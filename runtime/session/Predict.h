@@ -47,8 +47,8 @@ public:
   using Take = std::function<void(size_t output, std::span<const float> values)>;
   /// Computes the outputs for samples [first, first + count) of a split. Throws userError if `source` lacks an input or
   /// has another shape for it. Random numbers depend on the plan's seed, on how many calls were made before, and on the
-  /// number of the sample (RandomRows.h). After any other error this object is unusable: further calls throw the same
-  /// error.
+  /// number of the sample (RandomRows.h). Throws userError if the model computes indices that no element has. After any
+  /// other error, also of a sample that cannot be read, this object is unusable: further calls throw the same error.
   void run(const DataSource &source, Split split, int64_t first, int64_t count, const Take &take);
 
 private:

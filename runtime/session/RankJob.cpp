@@ -51,15 +51,13 @@ TopAccuracies LossSums::topAccuracies() const {
 
 std::string LossSums::invalidIndices() const {
   for (const auto &[name, count] : counts)
-    if (const std::string text = cleave::invalidIndices(name, count); !text.empty())
-      return text;
+    if (const std::string reader = readerOfInvalid(name, count); !reader.empty())
+      return fmt::format("{:.0f} {} of {}", count, count == 1 ? "index" : "indices", reader);
   return "";
 }
 
-std::string invalidIndices(const std::string &name, double count) {
-  if (!name.starts_with(invalidPrefix) || count == 0)
-    return "";
-  return fmt::format("{:.0f} {} of {}", count, count == 1 ? "index" : "indices", name.substr(invalidPrefix.size()));
+std::string readerOfInvalid(const std::string &name, double count) {
+  return name.starts_with(invalidPrefix) && count != 0 ? name.substr(invalidPrefix.size()) : "";
 }
 
 std::vector<std::string> countsOf(const plan::Plan &plan, unsigned rank) {

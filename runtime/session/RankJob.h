@@ -45,8 +45,9 @@ struct LossSums {
 
 /// The names of the counts that a rank's program reports (LossSums::counts).
 std::vector<std::string> countsOf(const plan::Plan &plan, unsigned rank);
-/// What a count says of computed indices, "3 indices of embedding at ...", if some are invalid; otherwise empty.
-std::string invalidIndices(const std::string &name, double count);
+/// If this is a count of invalid indices, and not 0, the function that reads them: "embedding at net.cpp:3: must lie in
+/// [0, 4)"; otherwise empty.
+std::string readerOfInvalid(const std::string &name, double count);
 
 /// The names of the metrics of a term's sum and weight: "loss" and "weight", then "loss.1" and "weight.1", ...
 std::pair<std::string, std::string> namesOfTerm(size_t term);

@@ -379,7 +379,8 @@ void Whole::predict(ir::Slots slots, ir::Slots &outputs) const {
     const auto values = ir::evaluate(forward, inputs, predictionContext(recipe, first, count));
     ir::Slots batch;
     for (size_t i = 0; i < values.size(); ++i)
-      batch[{results[i].kind, results[i].name}] = values[i];
+      if (results[i].kind == ir::SlotKind::Output) // not the counts of invalid indices
+        batch[{results[i].kind, results[i].name}] = values[i];
     return batch;
   }));
 }

@@ -197,7 +197,9 @@ struct Outputs : ModuleOf<std::vector<Tensor>> {
   Outputs() { frozen.freeze(); }
   std::vector<Tensor> forward(Tensor x, Tensor scale) override {
     Tensor y = relu(fc(x)) * scale;
-    return {sum(y, {1}, true), reshape(y, {y.size(0), 3, 2, 1}), max(y, {1}, true), logsumexp(y, {1}, true), side(x), mean(y)};
+    return {sum(y, {1}, true), reshape(y, {y.size(0), 3, 2, 1}),
+            max(y, {1}, true), logsumexp(y, {1}, true),
+            side(x),           mean(y)};
   }
 };
 
@@ -298,8 +300,8 @@ TEST_CASE("a checkpoint has every parameter and buffer, used or not, and of no o
     Linear fc{*this, "fc", 2, 6};
     Tensor forward(Tensor x, Tensor scale) override { return fc(x) * scale; }
   } another;
-  CHECK(has(mistake([&] { Trainer(another, config()).predictor({.checkpoint = path}); }),
-            "does not exist in the model"));
+  CHECK(
+      has(mistake([&] { Trainer(another, config()).predictor({.checkpoint = path}); }), "does not exist in the model"));
   std::filesystem::remove_all(path);
 }
 
@@ -313,4 +315,48 @@ TEST_CASE("the header of a .npy file") {
   }
   CHECK(has(npyHeader({5}), "'shape': (5,), }"));
   CHECK(has(npyHeader({2000, 10}), "{'descr': '<f4', 'fortran_order': False, 'shape': (2000, 10), }"));
+}
+
+namespace {
+
+/// Two ids in [0, 4), and the number of the sample as its target.
+struct TwoIds : Dataset {
+  std::vector<DataField> list{{"ids", FieldType::I32, {2}}, {"y", FieldType::F32, {3}}};
+  const std::vector<DataField> &fields() const override { return list; }
+  int64_t samples(Split) const override { return 8; }
+  void read(Split, int64_t index, size_t field, std::byte *to) const override {
+    const auto i = static_cast<int32_t>(index);
+    const int32_t ids[2] = {i % 4, (i + 1) % 4};
+    const float y[3] = {static_cast<float>(i), 0, 1};
+    field == 0 ? std::memcpy(to, ids, sizeof ids) : std::memcpy(to, y, sizeof y);
+  }
+};
+
+struct Looked : Module {
+  bool computes;
+  Embedding table{*this, "table", 4, 3};
+  explicit Looked(bool computes) : computes(computes) {}
+  Tensor forward(Tensor ids) override { return sum(table(computes ? ids * 2 - ids : ids), {1}); }
+};
+
+} // namespace
+
+TEST_CASE("a call with ids outside a table is refused, and the predictor serves the next one") {
+  const bool computes = GENERATE(false, true);
+  const std::string path = temporary("looked");
+  Looked model(computes);
+  Trainer trainer(model,
+                  {.data = std::make_shared<TwoIds>(), .loss = mseLoss, .optimizer = Sgd{.lr = 0.1}, .batch = 4});
+  trainer.train({.steps = 1, .checkpoint = path, .quiet = true});
+  Predictor predictor = trainer.predictor({.mesh = GENERATE("dp=1", "dp=2"), .checkpoint = path});
+  const std::vector<int32_t> good{0, 1, 3, 2}, bad{0, 1, 3, 4};
+  const std::vector<float> wanted = predictor(good);
+  for (int again = 0; again < 3; ++again) {
+    const std::string message = mistake([&] { predictor(bad); });
+    INFO(message);
+    CHECK(
+        has(message, computes ? "prediction: indices of embedding at PredictorTest.cpp:" : "found 4 at element 1 of"));
+    CHECK(predictor(good) == wanted);
+  }
+  std::filesystem::remove_all(path);
 }

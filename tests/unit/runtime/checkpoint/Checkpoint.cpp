@@ -1,6 +1,5 @@
 // Checkpoints: round trips between meshes, which files are written when, and the errors of corrupt ones.
 #include "runtime/checkpoint/Checkpoint.h"
-#include "tests/unit/runtime/session/TestPlans.h"
 #include "runtime/base/AtomicFile.h"
 #include "runtime/base/Error.h"
 #include "runtime/checkpoint/CopyBox.h"
@@ -8,6 +7,7 @@
 #include "runtime/checkpoint/Plan.h"
 #include "runtime/checkpoint/Safetensors.h"
 #include "runtime/comm/LocalWorld.h"
+#include "tests/unit/runtime/session/TestPlans.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -43,6 +43,7 @@ std::shared_ptr<const PlanFile> holderPlan(unsigned dp, unsigned tp, const std::
     auto tensor = std::make_unique<TensorT>();
     tensor->name = spec.name;
     tensor->kind = spec.kind;
+    tensor->trainable = spec.kind == TensorKind::Parameter;
     tensor->shape = spec.shape;
     plan.tensors.push_back(std::move(tensor));
   }
@@ -317,8 +318,9 @@ TEST_CASE("a process that has a checkpoint folder", "[.][owner]") {
   LocalWorld world(1);
   CheckpointWriter writer(file, 0, world[0], {folder, 2, false, true});
   const std::string run = lockedBy(folder);
-  for (const std::string &name : {"step-00000011-" + run + "-9.rank-0000.safetensors",
-                                 ".step-00000011-" + run + "-9.rank-0000.safetensors-" + run + ".tmp-0123456789abcdef"})
+  for (const std::string &name :
+       {"step-00000011-" + run + "-9.rank-0000.safetensors",
+        ".step-00000011-" + run + "-9.rank-0000.safetensors-" + run + ".tmp-0123456789abcdef"})
     writeText(folder + ("/" + name), "half");
   if (!std::getenv("CLEAVE_TEST_STOPS"))
     _exit(0); // like a kill: nothing is cleaned up
@@ -514,9 +516,9 @@ TEST_CASE("ranks that do not share a folder are named", "[checkpoint]") {
   Memories memory(*file);
   const std::string shared = folder.path("shared"), local = folder.path("local");
   saveAll(file, memory, shared, someInfo(10));
-  CHECK_THROWS_WITH(saveTo(file, memory, {{shared, 2, false, true}, {shared, 2, false, true}, {local, 2, false, true}},
-                           someInfo(20)),
-                    Contains("rank 2") && Contains(local));
+  CHECK_THROWS_WITH(
+      saveTo(file, memory, {{shared, 2, false, true}, {shared, 2, false, true}, {local, 2, false, true}}, someInfo(20)),
+      Contains("rank 2") && Contains(local));
   // The folder has the lock but not the files.
   fs::create_symlink(shared + "/lock.json", local + "/lock.json");
   CHECK_THROWS_WITH(
@@ -553,7 +555,8 @@ TEST_CASE("an altered manifest is refused", "[checkpoint]") {
     CHECK_THROWS_AS(parseManifest(altered.dump(), "m"), Error);
   }
   for (const char *key : {"step", "epoch", "position", "generation", "batch"})
-    for (const char *value : {"-1", "9223372036854775807", "18446744073709551615", "1e30", "\"1\"", "1.5", "9007199254740992"}) {
+    for (const char *value :
+         {"-1", "9223372036854775807", "18446744073709551615", "1e30", "\"1\"", "1.5", "9007199254740992"}) {
       auto altered = json;
       altered[key] = nlohmann::ordered_json::parse(value);
       CHECK_THROWS_WITH(parseManifest(sealManifest(altered.dump()), "m"), Contains(key) && Contains("whole number"));
@@ -666,20 +669,19 @@ TEST_CASE("torn files are named", "[checkpoint]") {
 
 TEST_CASE("manifests round-trip and refuse what is torn", "[checkpoint]") {
   const std::string f = "step-1.safetensors";
-  Manifest manifest{
-      3,
-      "0123456789abcdef",
-      someInfo(),
-      {{f, 1000, 0xffffffff, 2}},
-      {{"w", "parameter", "F32", {4, 6}, {{f, "w[0:4,0:3]", {0, 0}, {4, 3}}, {f, "b", {0, 3}, {4, 3}}}}},
-      {{"step-0.manifest.json", 5}}};
+  Manifest manifest{3,
+                    "0123456789abcdef",
+                    someInfo(),
+                    {{f, 1000, 0xffffffff, 2}},
+                    {{"w", "parameter", "F32", {4, 6}, {{f, "w[0:4,0:3]", {0, 0}, {4, 3}}, {f, "b", {0, 3}, {4, 3}}}}},
+                    {{"step-0.manifest.json", 5}}};
   const std::string text = printManifest(manifest);
   const Manifest back = parseManifest(text, "m");
   std::string altered = text;
-  altered[text.find_first_of("0123456789", text.find("\"step\""))] ^= 1;
-  CHECK_THROWS_WITH(parseManifest(altered, "m"),
-                    Contains("checksum is \"" + text.substr(text.find("sha256:"), 71) + "\", its content has \"sha256:") &&
-                        Catch::Matchers::EndsWith("\""));
+  altered[text.find_first_of("0123456789", text.find("\"step\"")) + 1] ^= 1; // the second digit
+  CHECK_THROWS_WITH(parseManifest(altered, "m"), Contains("checksum is \"" + text.substr(text.find("sha256:"), 71) +
+                                                          "\", its content has \"sha256:") &&
+                                                     Catch::Matchers::EndsWith("\""));
   CHECK(printManifest(back) == text);
   CHECK(back.info.training == R"({"lr":{"base":0.1}})");
   for (size_t n = 0; n + 2 < text.size(); n += 3)
