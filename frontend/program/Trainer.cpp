@@ -101,8 +101,10 @@ GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
 }
 
 void Trainer::Impl::openData(const RunOptions &options) {
-  if (std::exchange(opened, options.data) != options.data)
-    openOwnData(config.data, options);
+  if (opened == options.data)
+    return;
+  openOwnData(config.data, options);
+  opened = options.data;
 }
 
 void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
