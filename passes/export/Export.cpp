@@ -15,6 +15,7 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include <fmt/format.h>
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -102,6 +103,10 @@ void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, c
   plan.options = options.modelOptions;
   plan.cluster = options.cluster;
   plan.schedule = applied.decisions.schedule;
+  for (const int64_t samples : {options.batch, options.evalBatch})
+    if (samples > std::numeric_limits<int32_t>::max())
+      throw userError(fmt::format("batch: a batch has at most {} samples, found {}",
+                                  std::numeric_limits<int32_t>::max(), samples));
   plan.microbatches = static_cast<uint32_t>(applied.decisions.microbatches);
   plan.batch = static_cast<uint32_t>(options.batch);
   plan.eval_batch = static_cast<uint32_t>(options.evalBatch);

@@ -2,6 +2,7 @@
 #include "tests/random/Children.h"
 #include "tests/random/Coverage.h"
 #include "tests/random/Drawing.h"
+#include "tests/random/Large.h"
 #include "tests/random/Reduce.h"
 
 #include <charconv>
@@ -22,6 +23,7 @@ constexpr const char *usage = R"(usage: random_models [--seeds FIRST COUNT | --s
   --differences EVERY  compares gradients with central differences in every EVERYth seed (default 2)
   --jobs N             processes at a time (default 2)
   --limit SECONDS      of one case (default 30)
+  --large              only plans every seed, with tensors of 2^30 to 2^40 elements
   --reduce N           makes the first case of each of N kinds of failure smaller and prints it (default 1)
   --without WORD       leaves out cases with this word of the coverage table, "op:setBuffer"; may be given again
   --only WORD          leaves out cases without it; a beginning like "search:" stands for all words that begin so
@@ -31,7 +33,7 @@ Exit status: 0 no failure, 1 a failure, 2 a wrong argument.
 
 struct Options {
   uint64_t first = 1, count = 300;
-  bool one = false, print = false, coverage = false;
+  bool one = false, print = false, coverage = false, large = false;
   uint64_t execute = 3, differences = 2;
   int reduce = 1;
   std::vector<std::string> without;
@@ -59,6 +61,8 @@ bool parse(int argc, char **argv, Options &options) {
       options.print = true;
     else if (name == "--coverage")
       options.coverage = true;
+    else if (name == "--large")
+      options.large = true;
     else if (name == "--without" && i + 1 < argc)
       options.without.emplace_back(argv[++i]);
     else if (name == "--only" && i + 1 < argc)
@@ -182,7 +186,7 @@ int main(int argc, char **argv) {
           result.verdict = Verdict::Refused, result.kind = reason;
           return result;
         }
-        Result result = run(recipe, settingsOf(options, seed));
+        Result result = options.large ? planLarge(recipe) : run(recipe, settingsOf(options, seed));
         result.covered = coveredBy(recipe, result);
         return result;
       },
@@ -197,6 +201,7 @@ int main(int argc, char **argv) {
         return true;
       });
   print(summary, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), options.coverage);
-  reduceFirst(options, summary);
+  if (!options.large)
+    reduceFirst(options, summary);
   return summary.failed ? 1 : 0;
 }

@@ -606,11 +606,15 @@ std::vector<uint8_t> planOf(const Recipe &recipe) {
   }
 }
 
-std::optional<TracedCase> tracedCase(const Recipe &recipe) {
+TracedCase traceCase(const Recipe &recipe) {
   const TrainConfig config = configOf(recipe);
+  const ResolvedOptions job = optionsOf(recipe, config);
+  return {traced(recipe, config, true), compileOptionsOf(job, false)};
+}
+
+std::optional<TracedCase> tracedCase(const Recipe &recipe) {
   try {
-    const ResolvedOptions job = optionsOf(recipe, config);
-    return TracedCase{traced(recipe, config, true), compileOptionsOf(job, false)};
+    return traceCase(recipe);
   } catch (const Error &) {
     return std::nullopt;
   }

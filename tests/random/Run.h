@@ -82,6 +82,8 @@ struct TracedCase {
   GraphModule model;
   passes::CompileOptions options; ///< without code
 };
+/// Throws the error if the case is refused before compilation.
+TracedCase traceCase(const Recipe &recipe);
 /// Empty if the case is refused before compilation.
 std::optional<TracedCase> tracedCase(const Recipe &recipe);
 

@@ -121,7 +121,7 @@ llvm::Function *KernelEmitter::run() {
     bases.push_back(b.CreateLoad(b.getPtrTy(), b.CreateConstInBoundsGEP1_64(b.getPtrTy(), args, i)));
   makeTables();
   readSizes();
-  int64_t floats = p.shape == Shape::Columns ? p.reducedCount() * p.width * p.unroll
+  int64_t floats = p.shape == Shape::Columns ? p.reducedCount() * p.vectorBlock()
                    : p.shape == Shape::Rows  ? p.reducedCount()
                                              : hoistedFloats / std::max(p.scratchSlots, 1); // the same for all sizes
   for (int s = 0; s < p.scratchSlots; ++s) {
@@ -181,7 +181,7 @@ void KernelEmitter::emitRows() {
 /// Computes the kept loops' indices from the row number and, in Columns, the block of the vector loop.
 void KernelEmitter::setRowIndices(V row) {
   if (p.shape == Shape::Columns) {
-    const int64_t extent = p.loops[p.vectorLoop].extent, block = p.width * p.unroll;
+    const int64_t extent = p.loops[p.vectorLoop].extent, block = p.vectorBlock();
     at(0);
     V blocks = b.CreateUDiv(b.CreateAdd(extentOf(p.vectorLoop), number(block - 1)), number(block));
     at(1);
@@ -330,7 +330,7 @@ void KernelEmitter::finishPart(int level, std::vector<Accumulator> &accumulators
 /// Full groups of `unroll` vectors, then single vectors with masked lanes. staticExtent: high - low if the form of the
 /// loops may depend on it, else -1.
 void KernelEmitter::vectorLoop(V low, V high, int64_t staticExtent, int s, std::vector<Accumulator> &accumulators) {
-  int64_t step = p.width * p.unroll;
+  int64_t step = p.vectorBlock();
   V rest = low;
   laneLimit = nullptr;
   if (staticExtent < 0 || staticExtent >= step) {

@@ -305,7 +305,7 @@ V KernelEmitter::mask(int copy) {
   if (!cached) {
     llvm::IRBuilder<>::InsertPointGuard guard(b);
     at(level);
-    V left = b.CreateSub(laneLimit, b.CreateAdd(indices[p.vectorLoop], number(p.width * copy)));
+    V left = b.CreateSub(laneLimit, b.CreateAdd(indices[p.vectorLoop], number(int64_t{p.width} * copy)));
     left = b.CreateTrunc(b.CreateSelect(b.CreateICmpSLT(left, number(p.width)), left, number(p.width)), b.getInt32Ty());
     cached = b.CreateICmpSLT(lanes(b.getInt32Ty(), 1), splat(left));
   }
@@ -419,8 +419,8 @@ V KernelEmitter::scratchPointer(const Placement &where, int copy, int level) {
       e.coef[loop] = step;
   };
   if (p.shape == Shape::Columns) {
-    stride = p.width * p.unroll;
-    e.constant = p.width * copy;
+    stride = p.vectorBlock();
+    e.constant = int64_t{p.width} * copy;
   } else {
     walk(p.vectorLoop, 1);
     stride = p.loops[p.vectorLoop].extent;

@@ -186,7 +186,7 @@ void GpuEmitter::close(Branch branch) {
 // ---- maps: chunks over all threads ----------------------------------------------------------------------------------
 
 void GpuEmitter::maps() {
-  const int64_t total = p.keptCount() / (p.vectorLoop < 0 ? 1 : plan.chunk), perBlock = plan.block * plan.passes;
+  const int64_t total = p.keptCount() / (p.vectorLoop < 0 ? 1 : plan.chunk), perBlock = int64_t{plan.block} * plan.passes;
   V first = b.CreateAdd(b.CreateMul(block, number(perBlock)), thread);
   OpenLoop loop = open(1, first, number(total), b.CreateMul(blocks, number(perBlock)));
   std::vector<Pass> now{passAt(loop.index)};
@@ -206,7 +206,7 @@ void GpuEmitter::maps() {
 }
 
 void GpuEmitter::flatMap() {
-  const int64_t perBlock = plan.block * plan.passes;
+  const int64_t perBlock = int64_t{plan.block} * plan.passes;
   std::vector<Accumulator> none;
   V step = number(plan.chunk), chunks = b.CreateUDiv(extent, step);
   V first = b.CreateAdd(b.CreateMul(block, number(perBlock)), thread);
@@ -378,7 +378,7 @@ void GpuEmitter::accumulate(std::vector<Accumulator> &accumulators) {
 
 // ---- launches -------------------------------------------------------------------------------------------------------
 
-int64_t Launch::blocks() const { return std::max<int64_t>(1, (items + perBlock - 1) / perBlock); }
+int64_t Launch::blocks() const { return std::clamp<int64_t>((items + perBlock - 1) / perBlock, 1, mostBlocks); }
 
 Launch launchOf(const LoopNest &p) {
   const ThreadPlan &t = p.threads;

@@ -32,7 +32,7 @@ struct Launch {
   int64_t items = 1;      ///< chunks of maps, rows, chunks of columns
   int64_t perBlock = 1;   ///< items that a block processes at a time
   bool together = false;  ///< the threads of a block synchronise
-  int64_t blocks() const; ///< the number that gives every item a thread
+  int64_t blocks() const; ///< the number that gives every item a thread, at most mostBlocks
 };
 Launch launchOf(const LoopNest &nest);
 

@@ -109,7 +109,7 @@ double gpuCost(const LoopNest &p) {
 double cost(const LoopNest &p) {
   if (p.width == 1)
     return gpuCost(p);
-  bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.width * p.unroll : 1) <= cachedBytes;
+  bool rowCached = p.reducedCount() * 4 * (p.shape == Shape::Columns ? p.vectorBlock() : 1) <= cachedBytes;
   const std::vector<std::set<int>> sweepsOf = sweepsOfValues(p);
   double cycles = 0, bytes = 0;
   std::vector<double> read(p.buffers.size(), 0);

@@ -10,6 +10,7 @@ inline constexpr int accessBytes = 16;                          ///< the widest 
 inline constexpr int sectorBytes = 32;                          ///< the smallest transaction of the memory
 inline constexpr int residentThreads = 2048;                    ///< most threads on a multiprocessor at a time
 inline constexpr int64_t staticSharedBytes = int64_t{48} << 10; ///< most shared memory of a block without a request
+inline constexpr int64_t mostBlocks = (int64_t{1} << 31) - 1;   ///< of a launch, along its first dimension
 
 /// Multiprocessors. A loop nest is planned without its target, so that this is one number for all: that of an H100 SXM
 /// (NVIDIA H100 Tensor Core GPU Architecture, 2022). An A100 has 108.

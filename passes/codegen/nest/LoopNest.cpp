@@ -210,7 +210,7 @@ public:
       : p(p), reduced(p.reducedMask()), first(p.values.size(), -1), work(p.values.size(), 0) {}
 
   void run() {
-    int64_t lanes = p.shape == Shape::Columns ? p.width * p.unroll : 1;
+    int64_t lanes = p.shape == Shape::Columns ? p.vectorBlock() : 1;
     int64_t slotFloats = p.reducedCount() * lanes;
     slotsLeft = p.shape == Shape::Map || slotFloats > 16384 ? 0 : 32768 / slotFloats;
     for (size_t i = 0; i < p.values.size(); ++i) {
@@ -311,7 +311,7 @@ void chooseUnroll(LoopNest &p) {
   if (p.flat)
     p.unroll = most;
   else
-    while (p.unroll * 2 <= most && p.unroll * 2 * blocks <= vectors)
+    while (p.unroll * 2 <= most && p.unroll <= vectors / blocks / 2)
       p.unroll *= 2;
   if (p.shape != Shape::Columns || p.loops[p.vectorLoop].extent % p.width)
     return;
@@ -335,7 +335,7 @@ void chooseExtent(LoopNest &p) {
   }
   int64_t rows = p.keptCount();
   if (p.shape == Shape::Columns) {
-    int64_t block = p.width * p.unroll;
+    int64_t block = p.vectorBlock();
     p.extent = rows / vector * ((vector + block - 1) / block);
     perStep = p.reducedCount() * block;
   } else {

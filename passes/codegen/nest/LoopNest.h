@@ -120,6 +120,8 @@ struct LoopNest {
   /// A bit for each reduced loop.
   uint32_t reducedMask() const;
   int64_t keptCount() const;
+  /// Elements of the vector loop in one iteration.
+  int64_t vectorBlock() const { return int64_t{width} * unroll; }
   /// (output, buffer of input): the output may safely overwrite that input.
   std::vector<std::pair<int, int>> mayAlias() const;
   /// The number of elements of a buffer, from the first one, that the code accesses: base + perExtent * extent.

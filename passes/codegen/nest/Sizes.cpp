@@ -35,7 +35,7 @@ Sizes::Sizes(const LoopNest &nest) {
   if (dependsOtherwise(nest))
     return;
   for (int l = 0; l < static_cast<int>(nest.loops.size()); ++l)
-    if (l != nest.vectorLoop || nest.loops[l].extent > nest.width * nest.unroll)
+    if (l != nest.vectorLoop || nest.loops[l].extent > nest.vectorBlock())
       add({Role::Extent, l, 0}, static_cast<uint64_t>(nest.loops[l].extent));
   const std::vector<bool> constants = constantsOfRows(nest);
   for (size_t i = 0; i < nest.values.size(); ++i) {

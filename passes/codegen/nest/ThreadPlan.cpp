@@ -8,6 +8,7 @@
 #include "passes/codegen/nest/LoopNest.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 namespace cleave::passes::kernel {
@@ -79,11 +80,9 @@ int chunkOf(const LoopNest &p, int wanted) {
   return wanted;
 }
 
-int powerAtMost(int64_t x) {
-  int power = 1;
-  while (power * 2 <= x)
-    power *= 2;
-  return power;
+/// The largest power of two up to `x` and `most`, both at least 1.
+int powerAtMost(int64_t x, int most) {
+  return static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(x, most))));
 }
 
 void planMap(LoopNest &p) {
@@ -97,7 +96,7 @@ void planMap(LoopNest &p) {
          t.chunk * t.passes * 2 * traffic.loads <= mostRegisters)
     t.passes *= 2;
   if (!p.flat)
-    while (t.passes > 1 && p.keptCount() / (t.chunk * t.passes) < busyThreads / 4)
+    while (t.passes > 1 && p.keptCount() / t.chunk / t.passes < busyThreads / 4)
       t.passes /= 2;
 }
 
@@ -147,21 +146,21 @@ void planColumns(LoopNest &p) {
   while (t.chunk > 1 && t.chunk * (traffic.loads + traffic.reductions) > mostRegisters)
     t.chunk /= 2;
   const int64_t items = p.keptCount() / t.chunk;
-  int across = std::min<int>(warp, powerAtMost(2 * items - 1)); // adjacent chunks in a block
+  int across = powerAtMost(2 * items - 1, warp); // adjacent chunks in a block
   while (across * t.chunk * traffic.smallest > sectorBytes && items / across < fewBlocks)
     across /= 2;
-  t.group = powerAtMost(std::clamp<int64_t>(length / 2, 1, 256 / across));
+  t.group = powerAtMost(std::max<int64_t>(length / 2, 1), 256 / across);
   if (items / across < multiprocessors && length / t.group >= 16)
     t.group *= 2;
   if (t.group == 1)
-    across = std::min<int>(128, powerAtMost(2 * items - 1));
+    across = powerAtMost(2 * items - 1, 128);
   t.group = std::max(t.group, warp / across); // whole warps, even if some threads idle
   t.block = across * t.group;
   while (t.group > 1 && t.block > warp && columnBytes(p) > mostShared)
     t.group /= 2, t.block /= 2;
   const auto stores = std::count_if(p.stores.begin(), p.stores.end(), [](const Store &s) { return s.sweep >= 0; });
   const int streams = std::max(traffic.loads, 1) + static_cast<int>(stores);
-  while (t.passes < 8 && t.passes * 2 * t.group <= length && t.passes * 2 * t.chunk * streams <= mostRegisters)
+  while (t.passes < 8 && t.passes <= length / t.group / 2 && t.passes * 2 * t.chunk * streams <= mostRegisters)
     t.passes *= 2;
 }
 
