@@ -29,7 +29,7 @@ void SharedWait::rest() const {
 
 static size_t slotsBegin(unsigned members) { return members * counterBytes; }
 
-size_t SharedGroup::bytes(unsigned members) { return slotsBegin(members) + depth * members * size_t{slotBytes}; }
+size_t SharedGroup::bytes(unsigned members) { return slotsBegin(members) + size_t{depth} * members * slotBytes; }
 
 SharedGroup::SharedGroup(SharedSegment given, unsigned members, unsigned member, unsigned spins,
                          std::function<void(const SharedWait &)> wait)

@@ -173,7 +173,7 @@ public:
     scoreAt = layout.take(rowsAtATime * scoreStride), factorAt = layout.take(rowsAtATime);
     reserve(layout);
     const int64_t heads = op.batch() * op.heads(), blocks = (op.rows() + rowsAtATime - 1) / rowsAtATime;
-    parts = std::clamp<int64_t>(heads ? 4 * threads / heads : 1, 1, std::max<int64_t>(1, blocks));
+    parts = std::clamp<int64_t>(heads ? int64_t{4} * threads / heads : 1, 1, std::max<int64_t>(1, blocks));
   }
 
   void run(SlotTable slots, const RunContext &) override {

@@ -31,8 +31,9 @@ constexpr int smallNumbers = 0x3c; // as the bytes of any type
 
 std::string processorName() {
   unsigned words[12] = {};
-  for (unsigned i = 0; i < 3; ++i)
-    if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]))
+  for (size_t i = 0; i < 3; ++i)
+    if (!__get_cpuid(0x80000002 + static_cast<unsigned>(i), &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                     &words[4 * i + 3]))
       return "unknown";
   char name[sizeof words + 1] = {};
   std::memcpy(name, words, sizeof words);

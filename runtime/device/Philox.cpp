@@ -32,10 +32,11 @@ constexpr int lanes = 16;
     key1 += 0xBB67AE85;
   }
   for (int i = 0; i < lanes; ++i) {
-    out[4 * i] = philoxUnit(c0[i]);
-    out[4 * i + 1] = philoxUnit(c1[i]);
-    out[4 * i + 2] = philoxUnit(c2[i]);
-    out[4 * i + 3] = philoxUnit(c3[i]);
+    float *const four = out + ptrdiff_t{4} * i;
+    four[0] = philoxUnit(c0[i]);
+    four[1] = philoxUnit(c1[i]);
+    four[2] = philoxUnit(c2[i]);
+    four[3] = philoxUnit(c3[i]);
   }
 }
 

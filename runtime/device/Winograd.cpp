@@ -256,7 +256,8 @@ private:
   /// with `first`.
   void sum(SlotTable slots, unsigned thread, int64_t group, int64_t first, int64_t begin, int64_t end) {
     const int64_t rows = 6 / groups, part = end - begin;
-    float *input = scratch(inputAt + thread * 6 * perInput), *gradient = scratch(gradientAt + thread * 6 * perGradient);
+    float *input = scratch(inputAt + int64_t{6} * thread * perInput),
+          *gradient = scratch(gradientAt + int64_t{6} * thread * perGradient);
     const TileMatrix inputTo{input, perInput, kernels.panel, chunk * kernels.panel},
         gradientTo{gradient, perGradient, part, kernels.panel};
     auto *const from = &inputs[static_cast<size_t>(thread * chunk)];

@@ -296,8 +296,8 @@ Picture decodePart(Bytes file, const std::string &name, const ScaledPart &part, 
     return resized(decodePicture(file, name), box, width, height, filter);
   Jpeg jpeg(file, name);
   unsigned smaller = 1;
-  while (mode == DecodeMode::Fast && smaller < 8 && box.width >= 2 * smaller * width &&
-         box.height >= 2 * smaller * height)
+  while (mode == DecodeMode::Fast && smaller < 8 && box.width >= int64_t{2} * smaller * width &&
+         box.height >= int64_t{2} * smaller * height)
     smaller *= 2;
   const Jpeg::Decoded decoded = jpeg.decode(smaller, box);
   if (smaller == 1)
