@@ -163,21 +163,27 @@ void Builder::addBuffers(mlir::Block *body, Trace &trace) {
   }
 }
 
-void checkLoss(const Loss &loss) {
+void checkLoss(const Loss &loss, Where where) {
   const auto scalar = [](Tensor t) { return t.defined() && t.rank() == 0 && t.dtype() == DType::F32; };
   if (!scalar(loss.sum) || !scalar(loss.weight) || (loss.correct.defined() && !scalar(loss.correct)))
-    throw userError(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}",
-                                loss.sum.str(), loss.weight.str(), loss.correct.str()));
+    failAt(fmt::format("loss: sum, weight and correct must be tensor<f32>, found {}, {} and {}", loss.sum.str(),
+                       loss.weight.str(), loss.correct.str()),
+           {}, where);
   for (const TopCorrect &top : loss.top)
     if (!scalar(top.count) || top.k < 1)
-      throw userError(fmt::format("loss: top must have positive k and counts tensor<f32>, found {} and {}", top.k,
-                                  top.count.str()));
+      failAt(
+          fmt::format("loss: top must have positive k and counts tensor<f32>, found {} and {}", top.k, top.count.str()),
+          {}, where);
   for (const LossTerm &term : loss.further)
     if (!scalar(term.sum) || !scalar(term.weight))
-      throw userError(fmt::format("loss: sum and weight of a further term must be tensor<f32>, found {} and {}",
-                                  term.sum.str(), term.weight.str()));
+      failAt(fmt::format("loss: sum and weight of a further term must be tensor<f32>, found {} and {}", term.sum.str(),
+                         term.weight.str()),
+             {}, where);
   if (loss.staticWeight < 1)
-    throw userError(fmt::format("loss: staticWeight must be positive, found {}", loss.staticWeight));
+    failAt(fmt::format("loss: staticWeight, the number of elements that count if none is ignored, must be positive, "
+                       "found {}",
+                       loss.staticWeight),
+           {}, where);
 }
 
 /// Adds the results and sets the function's type.
@@ -284,7 +290,7 @@ void Builder::function(const char *name, Trace::Mode mode) {
       loss.top = own.top;
     }
   }
-  checkLoss(loss);
+  checkLoss(loss, config.where);
   finish(trace, loss, mode, function);
 }
 

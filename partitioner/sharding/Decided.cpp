@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <regex>
 #include <set>
 
 namespace cleave::partitioner {
@@ -98,6 +99,16 @@ std::optional<OpDecision> parseDecision(const std::string &text, const ShardingP
   return std::ranges::find(all, decision.sharding) != all.end() ? std::optional(std::move(decision)) : std::nullopt;
 }
 
+/// Whether a text that does not fit an op would if the op's images and weights were channels last, or not.
+bool fitsOtherLayout(const std::string &text, const ShardingProblem &problem, OpId id) {
+  static const std::string dim = R"((\([^)]*\)|[^\s,;|()]+))";
+  static const std::regex four(dim + ", " + dim + ", " + dim + ", " + dim);
+  for (const char *order : {"$1, $4, $2, $3", "$1, $3, $4, $2"})
+    if (parseDecision(std::regex_replace(text, four, order), problem, id))
+      return true;
+  return false;
+}
+
 } // namespace
 
 std::string decisionText(const OpDecision &decision) {
@@ -142,7 +153,9 @@ DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, 
     followed.insert({rule, op.label});
     decided[id] = parseDecision(text, problem, id);
     if (!decided[id] && strict)
-      throw userError(fmt::format("ops: \"{}\": {} cannot run as \"{}\"", strategy.ops[rule].pattern, op.label, text));
+      throw userError(fmt::format(
+          "ops: \"{}\": {} cannot run as \"{}\"{}", strategy.ops[rule].pattern, op.label, text,
+          fitsOtherLayout(text, problem, id) ? ", which is written for images in another layout (see --layout)" : ""));
   }
   for (size_t r = 0; strict && r < strategy.ops.size(); ++r)
     for (const auto &[label, text] : strategy.ops[r].ops)

@@ -24,7 +24,8 @@ Memory::Memory(size_t size, const char *what) : bytes(size) {
                      ? MAP_FAILED
                      : ::mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw environmentError(fmt::format("{} needs {} bytes of memory: {}", what, size, std::strerror(errno)));
+    throw environmentError(fmt::format("{} needs {:.2f} GiB of memory: {}; {}", what,
+                                       static_cast<double>(size) / (1 << 30), std::strerror(errno), lessMemory));
   mapped = memory;
   auto address = reinterpret_cast<uintptr_t>(memory);
   if (large)

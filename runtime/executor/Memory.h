@@ -4,6 +4,10 @@
 
 namespace cleave {
 
+/// Advice for messages: what takes less memory of a rank.
+inline constexpr const char *lessMemory =
+    "a smaller --batch, more --microbatches, --recompute full or more ranks would need less";
+
 class Memory {
 public:
   Memory() = default;

@@ -127,10 +127,11 @@ void printStages(const PlanSummary &r, Out out) {
     used += widths[perLine++];
   for (size_t first = 0; first < r.stages.size(); first += perLine) {
     const size_t last = std::min(r.stages.size(), first + perLine);
-    const auto row = [&](const std::string &label, auto cell) {
+    const auto row = [&](const std::string &label, auto cell, const char *remark = "") {
       std::string line = fmt::format("{:<9}", label);
       for (size_t s = first; s < last; ++s)
         line += fmt::format("{:<{}}", cell(s), widths[s]);
+      line += remark;
       line.erase(line.find_last_not_of(' ') + 1);
       fmt::format_to(out, "{}\n", line);
     };
@@ -146,7 +147,7 @@ void printStages(const PlanSummary &r, Out out) {
     if (!grid)
       row("ranks", [&](size_t s) { return shorten(numberRanges(r.stages[s].ranks), widths[s] - 2); });
     row("params", [&](size_t s) { return grouped(int64_t(r.stages[s].parameters)); });
-    row("work", [&](size_t s) { return operations(r.stages[s].flops); });
+    row("work", [&](size_t s) { return operations(r.stages[s].flops); }, r.microbatches > 1 ? "(of a microbatch)" : "");
     fmt::format_to(out, "\n");
   }
 }

@@ -9,6 +9,7 @@
 #include "runtime/cuda/executor/StepOps.h"
 #include "runtime/executor/Backends.h"
 #include "runtime/executor/Initialise.h"
+#include "runtime/executor/Memory.h"
 #include "runtime/executor/Resolved.h"
 #include "runtime/executor/SharedTuning.h"
 
@@ -242,9 +243,9 @@ void CudaExecutor::requireMemory() {
   const size_t available = context.freeBytes();
   if (needed > available)
     throw environmentError(fmt::format("cuda: rank {} needs {} bytes of device memory (arena {}, inputs 2 x {}, "
-                                       "workspace {}), '{}' has {} free",
+                                       "workspace {}), '{}' has {} free; {}",
                                        rankIndex, needed, program.arena_bytes(), program.input_bytes(),
-                                       program.workspace_bytes(), context.name(), available));
+                                       program.workspace_bytes(), context.name(), available, lessMemory));
 }
 
 void CudaExecutor::makeOps() {
