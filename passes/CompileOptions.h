@@ -2,6 +2,7 @@
 #pragma once
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Precision.h"
+#include "runtime/base/Stopped.h"
 #include "runtime/base/Target.h"
 #include "runtime/plan/PlanTypes.h"
 
@@ -33,6 +34,7 @@ struct CompileOptions {
   /// On GPUs, a stream of their own for collectives over axis dp alone; none: as replicasApart (partitioner/search).
   std::optional<bool> replicasApart;
   bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
+  Stops stops;        // asked between phases, functions and programs: whether to end with the exception Stopped
   std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
   std::shared_ptr<SearchCache> searchCache;     // shared with other searches; null: none (passes/search)
   std::vector<std::string> printAfter;          // phases after which the IR is printed to standard error

@@ -13,6 +13,7 @@
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/plan/summary/PlanSummary.h"
+#include "runtime/session/Interrupt.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -101,9 +102,14 @@ void DeviceTable::print(Trainer &trainer, const RunOptions &options) const {
   const std::vector<std::string> files = clusters.empty() ? std::vector{options.cluster} : clusters;
   std::vector<Row> rows;
   trainer.shareSearches();
-  for (const std::string &file : files)
-    for (const int64_t count : devices.empty() ? std::vector{options.devices} : devices)
-      rows.push_back(planned(trainer, options, count ? count : partitioner::Cluster::load(file).deviceCount(), file));
+  {
+    const InterruptGuard guard; // ends the search of a row, and the table after that row
+    for (const std::string &file : files)
+      for (const int64_t count : devices.empty() ? std::vector{options.devices} : devices)
+        if (rows.empty() || !InterruptGuard::interrupted())
+          rows.push_back(
+              planned(trainer, options, count ? count : partitioner::Cluster::load(file).deviceCount(), file));
+  }
   const auto first = std::ranges::find_if(rows, [](const Row &row) { return row.step > 0; });
   if (first == rows.end())
     throw environmentError(rows[0].problem);

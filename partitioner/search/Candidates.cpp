@@ -96,6 +96,21 @@ void setRecompute(Candidate &plan, const std::vector<Recomputation> &ofPositions
       plan.recompute[i] = lightest[i];
 }
 
+std::vector<std::vector<std::string>> stageLists(const std::vector<SearchLayer> &layers,
+                                                 const std::vector<size_t> &begins) {
+  std::vector<std::vector<std::string>> stages(begins.size());
+  std::map<std::string, int64_t> uses;
+  size_t stage = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool first = stage + 1 < stages.size() && i == begins[stage + 1];
+    stage += first;
+    const std::string &path = layers[i].path;
+    if (const int64_t use = path.empty() ? 0 : ++uses[path]; use == 1 || (use > 1 && first))
+      stages[stage].push_back(LayerUse{path, use}.str());
+  }
+  return stages;
+}
+
 void moveCuts(const SearchInput &input, Candidate &plan, int64_t &passes) {
   const std::vector<Recomputation> &most = plan.safer.empty() ? plan.recompute : plan.safer;
   std::vector<Recomputation> ofPositions = recomputeOf(plan.group), less;

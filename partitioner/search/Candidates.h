@@ -2,6 +2,7 @@
 #pragma once
 #include "partitioner/search/Estimate.h"
 #include "partitioner/search/Sites.h"
+#include "runtime/base/Stopped.h"
 
 #include <array>
 #include <functional>
@@ -54,8 +55,8 @@ struct SearchInput {
       [](const PlanGroup &, const ScheduleChoice &) { return false; };
   /// If set: called before measure() with several that are probably needed next, to be measured at the same time.
   std::function<void(const std::vector<std::pair<SplitChoice, Site>> &)> prepare = {};
-  /// Whether to end early with the best plan so far.
-  std::function<bool()> stops = [] { return false; };
+  /// Whether to end early with the best plan so far. What the search calls may also throw Stopped.
+  Stops stops = [] { return false; };
 };
 
 struct Candidate {
@@ -82,6 +83,10 @@ std::vector<SearchLayer> withSent(std::vector<SearchLayer> layers, const PlanCos
 
 /// One rule for all layers, and one for each layer that recomputes otherwise.
 std::vector<RecomputeRule> rulesOf(const std::vector<SearchLayer> &layers, const std::vector<Recomputation> &recompute);
+
+/// The layers of each stage as a strategy lists them, from the first layer of each.
+std::vector<std::vector<std::string>> stageLists(const std::vector<SearchLayer> &layers,
+                                                 const std::vector<size_t> &begins);
 
 /// The recomputation that a group names, at every position of its pipeline.
 std::vector<Recomputation> recomputeOf(const PlanGroup &group);

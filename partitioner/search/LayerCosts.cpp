@@ -554,8 +554,7 @@ SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const st
   for (size_t c = 0; c < simulation.ranks.classes.size(); ++c) {
     const size_t kind = simulation.ranks.classes[c].kind;
     const DeviceKind &device = cluster.devices[kind];
-    KindCosts costs{LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(),
-                    device.memoryBytes() - static_cast<double>(reservedBytes(device))};
+    KindCosts costs{LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(), usableBytes(device)};
     const auto passes = [](const KindCosts &one) { return one.costs.total.forward + one.costs.total.backward; };
     if (const auto [known, fresh] = kinds.emplace(kind, all.size()); fresh)
       all.push_back(std::move(costs));

@@ -70,23 +70,25 @@ public:
       excludesSome = outcome.counts.refused > 0;
     }
     for (size_t g = 0; g < groups.size(); ++g)
-      if (rowsOf(g)) {
-        if (const auto bound = boundOfWork(groups[g]))
-          push(g, 1, *bound);
-        else
-          drop(g, outcome.counts.refused);
-      }
+      if (rowsOf(g))
+        unlessStopped({0, 0, g, 0}, [&] {
+          if (const auto bound = boundOfWork(groups[g]))
+            push(g, 1, *bound);
+          else
+            drop(g, outcome.counts.refused);
+        });
     while (!queue.empty()) {
       const Entry next = queue.top();
       queue.pop();
-      if (outcome.stoppedEarly |= input.stops(); outcome.stoppedEarly || next.bound >= best) {
-        outcome.counts.prunedByBound += rowsOf(next.group);
-        lowest = std::min(lowest, next.bound);
+      if (next.bound >= best) {
+        leave(next, rowsOf(next.group));
         continue;
       }
-      if (input.prepare)
-        prepare(next);
-      tighten(next);
+      unlessStopped(next, [&] {
+        if (input.prepare)
+          prepare(next);
+        tighten(next);
+      });
     }
     moveCutsOfBest();
     outcome.lowest = lowest;
@@ -105,17 +107,41 @@ private:
     }
   };
 
+  /// Counts rows of an entry that are not looked at.
+  void leave(const Entry &entry, int64_t rows) {
+    outcome.counts.prunedByBound += rows;
+    lowest = std::min(lowest, entry.bound);
+  }
+
+  /// Works on an entry, unless the search stops before or while it does: then leaves the rows that it has not counted.
+  void unlessStopped(const Entry &entry, auto work) {
+    const int64_t before = outcome.counts.known();
+    if (!outcome.stoppedEarly)
+      try {
+        throwIfStopped(input.stops);
+        return work();
+      } catch (const Stopped &) {
+        outcome.stoppedEarly = true;
+      }
+    leave(entry, rowsOf(entry.group) - (outcome.counts.known() - before));
+  }
+
   void moveCutsOfBest() {
     int64_t passes = 8'000'000;
     const auto sort = [&] {
       std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &c) { return c.estimate.seconds; });
     };
     sort();
-    for (Candidate &plan : outcome.candidates)
-      if (plan.estimate.seconds < near * best && passes > 0 && !input.stops()) {
-        moveCuts(input, plan, passes);
-        best = std::min(best, plan.estimate.seconds);
-      }
+    try {
+      for (Candidate &plan : outcome.candidates)
+        if (plan.estimate.seconds < near * best && passes > 0) {
+          throwIfStopped(input.stops);
+          moveCuts(input, plan, passes);
+          best = std::min(best, plan.estimate.seconds);
+        }
+    } catch (const Stopped &) {
+      outcome.stoppedEarly = true;
+    }
     sort();
   }
 

@@ -29,6 +29,7 @@ namespace cleave::partitioner {
 /// How many plans of the space were estimated, and why the others were not. They add up to `total`.
 struct SearchCounts {
   int64_t total = 0, evaluated = 0, prunedByBound = 0, prunedByMemory = 0, refused = 0;
+  int64_t known() const { return evaluated + prunedByBound + prunedByMemory + refused; }
 };
 
 struct SearchOutcome {

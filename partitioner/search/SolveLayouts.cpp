@@ -43,7 +43,9 @@ public:
         LayoutProblem made(input);
         const LayoutCost walk = made.costOf(usual);
         best.defaultCost = walk.steps + exposed(walk, part);
-        AssignmentSolution solution = solveAssignment(made.assignmentProblem(), {.work = mostWork});
+        AssignmentSolution solution =
+            solveAssignment(made.assignmentProblem(), {.stop = request.stops, .work = mostWork});
+        throwIfStopped(request.stops);
         if (solution.assignment.empty())
           return best;
         DecidedLayouts found = made.decided(solution.assignment);

@@ -2,6 +2,7 @@
 #pragma once
 #include "partitioner/search/LayoutProblem.h"
 #include "partitioner/solver/Solve.h"
+#include "runtime/base/Stopped.h"
 
 #include <functional>
 #include <string>
@@ -22,6 +23,7 @@ struct LayoutsToSolve {
   Rate half = Rate::Fp16, single = Rate::Fp32; ///< of products of 16 and of 32 bits
   int64_t microbatches = 1;
   bool hides = false; ///< whether devices communicate while they compute
+  Stops stops = {};   ///< asked often: whether to throw Stopped
   const std::vector<ModelLayer> &layers;
   /// Maps the path of a module to its layer.
   std::function<std::string(const std::string &path)> layerOf;

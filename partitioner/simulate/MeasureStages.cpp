@@ -131,7 +131,7 @@ MeasuredStages measureStages(const plan::Plan &plan, const Cluster &cluster) {
   for (const AlikeRanks &rankClass : ranks.classes) {
     const plan::Program &program = *plan.programs()->Get(rankClass.program);
     const DeviceKind &kind = cluster.devices[rankClass.kind];
-    const double free = kind.memoryBytes() - static_cast<double>(reservedBytes(kind) + neededBytes(program, kind));
+    const double free = usableBytes(kind) - static_cast<double>(neededBytes(program, kind));
     double &limit = found.limits[program.stage()];
     limit = std::min(limit, free + oneMicrobatch[program.stage()]);
   }

@@ -60,7 +60,9 @@ uint64_t &partOf(MemoryParts &parts, const plan::Plan &plan, const plan::Slot &s
   }
 }
 
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+constexpr double gibibyte = 1 << 30;
+
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / gibibyte); }
 
 std::string describe(const MemoryParts &parts) {
   std::vector<std::string> words;
@@ -187,6 +189,18 @@ uint64_t arenaBytes(const plan::Slot &slot) { return (slot.bytes() + 63) / 64 * 
 
 uint64_t reservedBytes(const DeviceKind &kind) { return constantsOf(kind).reservedBytes; }
 
+double usableBytes(const DeviceKind &kind) {
+  return std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind)));
+}
+
+std::pair<std::string, std::string> gibibytes(double one, double other) {
+  constexpr int most = 9; // digits: bytes
+  std::pair<std::string, std::string> texts;
+  for (int digits = 2; digits <= most && texts.first == texts.second; ++digits)
+    texts = {fmt::format("{:.{}f} GiB", one / gibibyte, digits), fmt::format("{:.{}f} GiB", other / gibibyte, digits)};
+  return texts;
+}
+
 MemoryUse tightest(const plan::Plan &plan, const Cluster &cluster) {
   const auto places = cluster.places(length(plan.ranks()));
   std::map<std::pair<uint32_t, size_t>, uint64_t> needed; // by program and kind
@@ -198,8 +212,7 @@ MemoryUse tightest(const plan::Plan &plan, const Cluster &cluster) {
     const auto [bytes, added] = needed.try_emplace({program, places[r].kind});
     if (added)
       bytes->second = neededBytes(*plan.programs()->Get(program), kind);
-    const double capacity = std::max(0.0, kind.memoryBytes() - static_cast<double>(reservedBytes(kind))),
-                 over = static_cast<double>(bytes->second) - capacity;
+    const double capacity = usableBytes(kind), over = static_cast<double>(bytes->second) - capacity;
     if (over > most)
       most = over, worst = {r, bytes->second, static_cast<uint64_t>(capacity)};
   }
@@ -213,8 +226,9 @@ std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &clus
   const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(worst.rank)->program());
   const DeviceKind &kind = cluster.devices[cluster.places(length(plan.ranks()))[worst.rank].kind];
   const MemoryParts parts = memoryParts(plan, program, kind);
-  return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", worst.rank,
-                                gibibytes(worst.needed), describe(parts), kind.name, gibibytes(worst.capacity)),
+  const auto [needed, capacity] = gibibytes(static_cast<double>(worst.needed), static_cast<double>(worst.capacity));
+  return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", worst.rank, needed,
+                                describe(parts), kind.name, capacity),
                     advice(plan, parts, worst.capacity)};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace cleave::partitioner {
 
@@ -38,6 +39,11 @@ uint64_t arenaBytes(const plan::Slot &slot);
 
 /// Bytes of a device that no plan can use: the driver's context, code of libraries, communicators' buffers.
 uint64_t reservedBytes(const DeviceKind &kind);
+/// What is left of its memory for a plan; 0 if it has less than is reserved.
+double usableBytes(const DeviceKind &kind);
+
+/// Two amounts of memory as text, "0.35 GiB" and "0.31 GiB", with as many digits as show that they differ.
+std::pair<std::string, std::string> gibibytes(double one, double other);
 
 /// The rank that exceeds the memory of its device most, or comes closest to it. Bytes; `capacity` is what a plan may
 /// use.

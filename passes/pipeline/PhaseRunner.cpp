@@ -19,8 +19,8 @@ using namespace mlir;
 namespace cleave::passes {
 
 PhaseRunner::PhaseRunner(const std::vector<std::string> &names, const std::vector<std::string> &printAfter,
-                         bool verifies)
-    : printAfter(printAfter), verifies(verifies) {
+                         bool verifies, Stops stops)
+    : printAfter(printAfter), verifies(verifies), stops(std::move(stops)) {
   for (const std::string &name : printAfter)
     if (!llvm::is_contained(names, name))
       throw userError(
@@ -63,6 +63,7 @@ void PhaseRunner::runPasses(const std::string &phase, ModuleOp module, std::vect
 }
 
 void PhaseRunner::end(const std::string &phase, ModuleOp module) const {
+  throwIfStopped(stops);
   Diagnostics diagnostics(module.getContext());
   if (verifies && failed(mlir::verify(module)))
     throw Error(Status::Internal, fmt::format("invalid IR after {}: {}", phase, diagnostics.text));

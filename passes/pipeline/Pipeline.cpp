@@ -118,7 +118,7 @@ void checkInputs(ModuleOp module, const plan::DataT &data) {
 
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
 Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
-  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
+  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
   if (options.data)
@@ -215,7 +215,7 @@ std::map<std::string, std::vector<ir::IndicesAttr>> indicesOf(ModuleOp step) {
 
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
 partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
-  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial);
+  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
   const auto mixing = [&](StringRef name, bool exceptMeant) {
     auto function = step->lookupSymbol<func::FuncOp>(name);
     Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
@@ -284,7 +284,7 @@ CollectiveStreams streamsOf(const CompileOptions &options, Target target, const 
 /// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
 /// last, among the final ops.
 void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, CollectiveStreams streams,
-                   KernelCostTable &costs) {
+                   KernelCostTable &costs, const Stops &stops) {
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
@@ -293,6 +293,7 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, Co
       llvm::append_range(all, bare(*list));
     }
   forEachInParallel(all, [&](func::FuncOp function) {
+    throwIfStopped(stops);
     select(function, target);
     fuse(function, {.gpu = target.gpu(), .costs = &costs});
     eraseDeadOps(function);
@@ -347,11 +348,13 @@ std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const Comp
   std::vector<ClassFunctions> functions = functionsOf(applied);
   const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
   const CollectiveStreams streams = streamsOf(options, target, applied.decisions.mesh);
-  selectAndFuse(functions, target, streams, *costs);
-  PhaseRunner(phaseNames, options.printAfter, !options.trial).end("fuse", *applied.module);
+  selectAndFuse(functions, target, streams, *costs, options.stops);
+  PhaseRunner(phaseNames, options.printAfter, !options.trial, options.stops).end("fuse", *applied.module);
   PlanBuilder plan(applied, options, target, streams); // export
-  for (size_t c = 0; c < functions.size(); ++c)
+  for (size_t c = 0; c < functions.size(); ++c) {
+    throwIfStopped(options.stops);
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
+  }
   plan.link();
   plan.addCode(); // codegen, after all programs: they share kernels, and only those that a step calls are compiled
   return plan.bytes();

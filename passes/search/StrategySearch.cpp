@@ -15,8 +15,10 @@
 #include "passes/pipeline/Pipeline.h"
 #include "passes/precision/Precision.h"
 #include "passes/rewrite/Parallel.h"
+#include "passes/search/NoneFits.h"
 #include "passes/search/SearchCache.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Stopped.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -35,6 +37,8 @@ std::shared_ptr<SearchCache> newSearchCache() { return std::make_shared<SearchCa
 
 namespace {
 
+bool neverStops() { return false; }
+
 using partitioner::Candidate;
 using partitioner::Cluster;
 using partitioner::LayerOutline;
@@ -49,7 +53,7 @@ using partitioner::Strategy;
 class StrategySearch {
 public:
   StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
-                 std::function<bool()> stops)
+                 Stops stops)
       : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
         sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request},
         cache(options.searchCache ? options.searchCache : newSearchCache()) {
@@ -66,14 +70,19 @@ public:
   }
 
   FoundStrategy run() {
-    prepare();
+    partitioner::SearchOutcome outcome{.stoppedEarly = true};
+    try {
+      prepare();
+    } catch (const Stopped &) {
+      throw noneFits(outcome);
+    }
     for (size_t before = 0;; before = excluded.size()) { // until a finalist can be made, and fits
-      partitioner::SearchOutcome outcome = partitioner::searchPlans(input);
+      outcome = partitioner::searchPlans(input);
       addSolved(outcome);
       if (FoundStrategy found = fastest(outcome); found.record)
         return found;
       if (excluded.size() == before || outcome.stoppedEarly)
-        throw environmentError(noneFits(outcome));
+        throw noneFits(outcome);
     }
   }
 
@@ -210,6 +219,7 @@ private:
     auto forward = llvm::cast<mlir::func::FuncOp>(whole.function("forward"));
     partitioner::checkRules(forward, pinned);
     marked = !forward.getOps<ir::ShardHintOp>().empty();
+    pinnedText = largestPinned(forward, pinned);
     input.begins = partitioner::pinnedBegins(whole.module(), pinned);
     input.request.stages = std::ssize(pinned.stages.empty() ? input.begins : std::vector<size_t>(pinned.stages.size()));
     input.request.oneStage = pinned.stages.empty();
@@ -237,6 +247,7 @@ private:
     trial.code = false;
     trial.printAfter.clear();
     trial.kernelCosts = cache->kernelCosts;
+    trial.stops = input.stops;
     return trial;
   }
 
@@ -257,13 +268,13 @@ private:
   }
 
   const SiteCosts *measure(const SplitChoice &split, Site site) {
-    auto [found, fresh] = measured.try_emplace({split, site});
-    if (!fresh)
+    if (const auto found = measured.find({split, site}); found != measured.end())
       return found->second ? &*found->second : nullptr;
     const TrialChoice compiled = trialChoice(split);
-    auto [trial, unknown] = cache->trials.try_emplace(compiled);
-    if (unknown)
-      trial->second = trialOf(compiled, reduced(compiled.split.rows));
+    auto trial = cache->trials.find(compiled);
+    if (trial == cache->trials.end())
+      trial = cache->trials.emplace(compiled, trialOf(compiled, reduced(compiled.split.rows))).first;
+    const auto found = measured.try_emplace({split, site}).first;
     if (trial->second)
       found->second = costsAt(site, *trial->second, split == compiled.split ? 0 : split.data);
     if (sites.oneSite() && !options.searchCache && !alikeAlongData)
@@ -360,6 +371,7 @@ private:
          .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
          .microbatches = options.batch / split.rows,
          .hides = options.backend == Target::Kind::Cuda,
+         .stops = input.stops,
          .layers = modelLayers,
          .layerOf = [&](const std::string &path) { return layerOf(path); }});
     if (!options.dumpProblems.empty())
@@ -430,7 +442,7 @@ private:
     strategy.placement = pinned.placement, strategy.order = pinned.order;
     strategy.stages = pinned.stages;
     if (input.begins.empty() && strategy.stageCount() > 1)
-      strategy.stages = stagesOf(candidate);
+      strategy.stages = partitioner::stageLists(input.layers, candidate.begins);
     markFound(strategy);
     return strategy;
   }
@@ -449,37 +461,33 @@ private:
         strategy.origins[word] = "search";
   }
 
-  std::vector<std::vector<std::string>> stagesOf(const Candidate &candidate) {
-    const std::vector<size_t> &begins = candidate.begins;
-    std::vector<std::vector<std::string>> stages(begins.size());
-    std::map<std::string, int64_t> uses;
-    size_t stage = 0;
-    for (size_t i = 0; i < input.layers.size(); ++i) {
-      const bool first = stage + 1 < stages.size() && i == begins[stage + 1];
-      stage += first;
-      const std::string &path = input.layers[i].path;
-      if (const int64_t use = path.empty() ? 0 : ++uses[path]; use == 1 || (use > 1 && first))
-        stages[stage].push_back(partitioner::LayerUse{path, use}.str());
-    }
-    return stages;
-  }
-
   /// Adds plans with the shardings that the solver finds: for the splits of the best plans, and for ranks that all
   /// split the rows, of which the solver may make any other split.
   void addSolved(partitioner::SearchOutcome &outcome) {
+    std::vector<Candidate> added;
+    try {
+      findSolved(outcome, added);
+    } catch (const Stopped &) {
+      outcome.stoppedEarly = true;
+    }
+    outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
+    std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
+  }
+
+  void findSolved(const partitioner::SearchOutcome &outcome, std::vector<Candidate> &added) {
     // The solver chooses the layouts of activations itself.
     if (!sites.oneKind() || !pinned.sequence.empty() || !pinned.shard.empty() || !pinned.ops.empty())
       return;
     constexpr size_t most = 6; // splits
     std::set<SplitChoice> splits;
-    std::vector<Candidate> added;
     std::set<std::tuple<SplitChoice, int64_t, std::string, int64_t>> tried;
     partitioner::SearchInput solvedInput = input;
     solvedInput.measure = [&](const SplitChoice &split, Site site) { return measureSolved(split, site); };
     const auto tryPlan = [&](PlanGroup group, const partitioner::ScheduleChoice &schedule) {
       group.split.sequence = false;
-      if (input.stops() || !tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second)
+      if (!tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second)
         return;
+      throwIfStopped(input.stops);
       solvedInput.layers = layersWith(group);
       auto plan = partitioner::estimatePlan(solvedInput, group, schedule);
       if (!plan || plan->begins.empty() || !plan->estimate.fits())
@@ -503,8 +511,6 @@ private:
         for (const partitioner::ScheduleChoice &schedule : partitioner::schedulesOf(input.request, group))
           tryPlan(group, schedule);
       }
-    outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
-    std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
   }
 
   /// The layers with what they send in solved shardings.
@@ -529,9 +535,10 @@ private:
   };
 
   /// Compiles and simulates a plan, of `model`: the whole model with the rows of the strategy; none: the plan is known.
-  void judge(Finalist &finalist, std::optional<GraphModule> model) const {
+  void judge(Finalist &finalist, std::optional<GraphModule> model, const Stops &stops) const {
     CompileOptions trial = without(options.batch);
     trial.strategy = finalist.strategy;
+    trial.stops = stops;
     std::shared_ptr<const PlanFile> file = knownFinalist(finalist.strategy);
     std::optional<GraphModule> again;
     if (model && !finalist.safer.empty())
@@ -549,7 +556,7 @@ private:
       const uint32_t program = file->plan().ranks()->Get(partitioner::tightest(file->plan(), cluster).rank)->program();
       if (again && finalist.saferAt.contains(file->plan().programs()->Get(program)->stage())) {
         setRecompute(finalist.strategy, std::exchange(finalist.safer, {}));
-        judge(finalist, std::move(again));
+        judge(finalist, std::move(again), stops);
       }
     } else {
       partitioner::Simulation simulation = partitioner::simulate(file->plan(), cluster);
@@ -569,8 +576,9 @@ private:
     return found == cache->finalists.end() ? nullptr : found->second;
   }
 
-  /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows.
-  std::vector<Finalist> judged(std::span<const Candidate> candidates) {
+  /// Judges candidates at the same time. Nothing for those whose model cannot be traced with their rows. Throws
+  /// Stopped.
+  std::vector<Finalist> judged(std::span<const Candidate> candidates, const Stops &stops) {
     std::vector<Finalist> finalists;
     std::vector<std::optional<GraphModule>> models;
     const int64_t evalBatch = options.evalBatch ? options.evalBatch : options.batch;
@@ -595,7 +603,7 @@ private:
     }
     onThreads(finalists.size(), [&](size_t i) {
       if (finalists[i].problem.empty())
-        judge(finalists[i], std::move(models[i]));
+        judge(finalists[i], std::move(models[i]), stops);
     });
     if (options.searchCache)
       for (const Finalist &finalist : finalists)
@@ -604,8 +612,8 @@ private:
     return finalists;
   }
 
-  /// Compiles and simulates the candidates that are estimated to be the fastest. Without a record if none of them can
-  /// be made and fits; they are then excluded.
+  /// Compiles and simulates the candidates that are estimated to be the fastest; once the search stops, until one can
+  /// be made and fits. Without a record if none of them does; they are then excluded.
   FoundStrategy fastest(const partitioner::SearchOutcome &outcome) {
     FoundStrategy best;
     auto record = std::make_shared<plan::SearchT>();
@@ -619,12 +627,21 @@ private:
     const auto close = [&] {
       return record->step > 0 && error <= nearBound && record->step <= (1 + nearBound) * lower();
     };
-    for (size_t at = 0; at < finalists.size() && !enough() && !close(); at += compiledTogether) {
-      if (record->step > 0 && (record->stopped_early = input.stops()))
+    for (size_t at = 0; at < finalists.size() && !enough() && !close();) {
+      const bool stopped = input.stops(), first = record->step == 0;
+      record->stopped_early |= stopped;
+      if (stopped && !first)
         break;
       const std::span<const Candidate> some =
-          std::span(finalists).subspan(at, std::min(compiledTogether, finalists.size() - at));
-      const std::vector<Finalist> made = judged(some);
+          std::span(finalists).subspan(at, std::min(stopped ? 1 : compiledTogether, finalists.size() - at));
+      at += some.size();
+      std::vector<Finalist> made;
+      try {
+        made = judged(some, first ? Stops() : input.stops);
+      } catch (const Stopped &) {
+        record->stopped_early = true;
+        break;
+      }
       for (size_t i = 0; i < made.size() && !enough(); ++i) {
         const PlanRow row = partitioner::rowOf(some[i].group, some[i].schedule, some[i].byOp);
         ++record->compiled;
@@ -689,7 +706,7 @@ private:
     for (size_t at = 0; at < candidates.size(); at += cache->workers.size()) {
       const std::span<const Candidate> some =
           std::span(candidates).subspan(at, std::min(cache->workers.size(), candidates.size() - at));
-      std::vector<Finalist> made = judged(some);
+      std::vector<Finalist> made = judged(some, {});
       for (size_t i = 0; i < made.size(); ++i) {
         const std::shared_ptr<const PlanFile> &file = made[i].file;
         if (!file)
@@ -720,22 +737,8 @@ private:
     return fmt::format("no strategy suits {}: {}", devicesText(), why);
   }
 
-  std::string noneFits(const partitioner::SearchOutcome &outcome) const {
-    constexpr double gibibyte = 1 << 30;
-    const std::string ranks = devicesText();
-    if (outcome.stoppedEarly)
-      return fmt::format("search: it was stopped before it found a strategy for {}; give it more time "
-                         "(--search-seconds), or a mesh (--mesh)",
-                         ranks);
-    if (!problem.empty())
-      return "search: " + problem;
-    if (outcome.counts.prunedByMemory == 0)
-      return fmt::format("search: the model cannot be split over {} as requested ({} plans of {} refused)", ranks,
-                         outcome.counts.refused, outcome.counts.total);
-    return fmt::format(
-        "search: no strategy fits the memory of {}: the one that needs least takes {:.2f} GiB on a rank, "
-        "its device has {:.2f} GiB for it; more devices, a smaller batch or lower precision would help",
-        ranks, outcome.leastBytes / gibibyte, outcome.capacity / gibibyte);
+  Error noneFits(const partitioner::SearchOutcome &outcome) const {
+    return environmentError("search: " + passes::noneFits(outcome, devicesText(), problem, pinnedText));
   }
 
   const Trace &trace;
@@ -750,10 +753,10 @@ private:
   std::map<SplitChoice, std::optional<partitioner::SolvedLayouts>> solved;
   std::vector<partitioner::ModelLayer> modelLayers;
   partitioner::LayerNames names{{}};
-  std::string lastLayer;
+  std::string lastLayer, pinnedText;
   bool hasLists = false, marked = false, alikeAlongData = false;
   std::map<std::pair<int64_t, int64_t>, bool> replicasApart; ///< by the sizes of the axes dp and tp
-  std::set<PlanRow> excluded; ///< finalists that could not be made, or did not fit
+  std::set<PlanRow> excluded;                                ///< finalists that could not be made, or did not fit
   uint32_t compiledBefore = 0;
   std::string problem; ///< of the last of them
 };
@@ -761,7 +764,7 @@ private:
 } // namespace
 
 FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request, std::function<bool()> stops) {
+                             const partitioner::SpaceRequest &request, Stops stops) {
   return StrategySearch(trace, options, request, std::move(stops)).run();
 }
 
@@ -778,7 +781,7 @@ std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions
   std::erase_if(request.pins.recompute, [](const partitioner::RecomputeRule &rule) {
     return rule.origin == "memory" || rule.pattern == partitioner::RecomputeRule::everyLayer;
   });
-  return StrategySearch(trace, options, request, [] { return false; }).alternativesTo(chosen);
+  return StrategySearch(trace, options, request, neverStops).alternativesTo(chosen);
 }
 
 struct PlanEstimates::Impl {
@@ -787,7 +790,7 @@ struct PlanEstimates::Impl {
 
 PlanEstimates::PlanEstimates(const Trace &trace, const CompileOptions &options,
                              const partitioner::SpaceRequest &request)
-    : impl(new Impl{StrategySearch(trace, options, request, {})}) {}
+    : impl(new Impl{StrategySearch(trace, options, request, neverStops)}) {}
 PlanEstimates::~PlanEstimates() = default;
 
 std::optional<EstimatedPlan> PlanEstimates::of(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {

@@ -27,7 +27,7 @@ struct FoundStrategy {
 /// environmentError, with the nearest miss, if none fits, and if it stops before one is found.
 FoundStrategy searchStrategy(
     const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
-    std::function<bool()> stops = [] { return false; });
+    Stops stops = [] { return false; });
 
 /// Plans that differ from one with the strategy `chosen` in one decision and what follows from it, compiled and
 /// simulated on `options.cluster`: for each decision the fastest by its estimate, and one that would be faster but does

@@ -175,8 +175,11 @@ void useSignalStack() {
 
 static std::array<struct sigaction, interruptSignals.size()> previous;
 static struct sigaction previousAlarm;
+static int guards = 0;
 
 InterruptGuard::InterruptGuard(double grace) {
+  if (guards++ > 0)
+    return;
   interrupts = 0;
   lastSaved = -1;
   const double seconds = std::min(grace, 1e9), whole = std::floor(seconds);
@@ -198,6 +201,8 @@ InterruptGuard::InterruptGuard(double grace) {
 }
 
 InterruptGuard::~InterruptGuard() {
+  if (--guards > 0)
+    return;
   const itimerval none{};
   setitimer(ITIMER_REAL, &none, nullptr);
   for (size_t i = 0; i < interruptSignals.size(); ++i)

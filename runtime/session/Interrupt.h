@@ -21,7 +21,7 @@ void useSignalStack();
 
 /// During the lifetime of this object, interrupts are only recorded; a second one, at least one second later, ends
 /// the process immediately with status 3. If `grace` is not 0, so does the end of that many seconds after the first.
-/// Ignored signals stay ignored.
+/// Ignored signals stay ignored. One within the lifetime of another has no effect.
 class InterruptGuard {
 public:
   explicit InterruptGuard(double grace = 0);

@@ -348,6 +348,11 @@ class Search(Case):
             with open(strategy, "w") as out:
                 out.write("mesh = { dp = 2 }\n[ops]\n" + ops + "\n")
             self.refused("mlp", "train", *model, "--strategy", strategy, word=word)
+        with open(strategy, "w") as out:  # of a plan for GPUs in fp32: channels are dimension 1 there
+            out.write('mesh = { tp = 2 }\n[ops]\n"block2.conv" = { conv2d = "_, tp, _, _ ; _, tp, _, _ -> _, _, _, _ | sum tp" }\n')
+        self.ok("convnet", "plan", "--no-code", "--layout", "nchw", "--strategy", strategy, "-o", self.path("layout.plan"))
+        self.refused("convnet", "plan", "--no-code", "--strategy", strategy, "-o", self.path("layout.plan"),
+                     word="which is written for images in another layout (see --layout)")
 
     def test_training_without_a_cluster(self):
         model = ["--data", DIGITS, "--batch", 24, "--steps", 4]
@@ -359,7 +364,13 @@ class Search(Case):
 
     def test_what_cannot_be(self):
         none = self.path("none.plan")
-        self.refused("gpt", "plan", *GPT, *self.cluster(memory=1.0), "-o", none, word="memory", status=3)
+        for memory in (1.0, 0.25):  # less than is reserved
+            said = self.refused("gpt", "plan", *GPT, *self.cluster(memory=memory), "-o", none, word="memory", status=3)
+            self.assertIn("its device has 0.00 GiB for it; more devices", said)
+        with open(self.path("pins.toml"), "w") as out:
+            out.write('[shard]\n"embed.weight" = {}\n"norm.weight" = {}\n')
+        self.refused("gpt", "plan", *GPT, *self.cluster(memory=1.01), "--strategy", self.path("pins.toml"), "-o", none,
+                     word="; the split of embed.weight, 0.02 GiB, is pinned; more devices", status=3)
         self.refused("gpt", "plan", *GPT, *self.cluster(), "--devices", 9, "-o", none, word="9")
         self.refused("gpt", "plan", *GPT, *self.cluster(), "--batch-per-rank", 2, "-o", none, word="batch")
         self.refused("gpt", "plan", *GPT, "--backend", "cuda", "--devices", 4, "-o", none, word="--cluster")

@@ -94,7 +94,7 @@ void printRanks(const Predicted &predicted) {
     fmt::print("{:<16} {:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}  {:>10} {:>7}{}\n", ranks, kind.name,
                milliseconds(times.busy), milliseconds(times.communication), milliseconds(times.hidden),
                milliseconds(times.idle), gibibytes(peak), gibibytes(kind.memoryBytes()),
-               peak + static_cast<double>(reservedBytes(kind)) > kind.memoryBytes() ? "  does not fit" : "");
+               peak > usableBytes(kind) ? "  does not fit" : "");
   }
 }
 
