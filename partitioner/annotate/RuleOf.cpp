@@ -124,8 +124,8 @@ std::optional<OpRule> ruleOf(Operation *op) {
           [](ir::SliceOp o) { return windowRule(shapeOf(o.getInput()), shapeOf(o.getResult()), o.getStarts().vec()); })
       .Case([](ir::PadOp o) { return windowRule(shapeOf(o.getInput()), shapeOf(o.getResult()), o.getLow().vec()); })
       .Case([](ir::ConcatOp o) { return concat(o); })
-      .Case<ir::GatherOp, ir::ScatterAddOp>(
-          [](auto o) { return alongRule(rankOf(o.getResult()), o->getNumOperands(), o.getDim()); })
+      .Case([](ir::GatherOp o) { return gatherRule(rankOf(o.getResult()), o.getDim()); })
+      .Case([](ir::ScatterAddOp o) { return scatterAddRule(rankOf(o.getResult()), o.getDim()); })
       .Case([](ir::EmbeddingOp o) { return embeddingRule(rankOf(o.getIds())); })
       .Case([](ir::EmbeddingGradOp o) { return embeddingGradRule(rankOf(o.getIds())); })
       .Case([](ir::MatmulOp o) { return matmulRule(rankOf(o.getA()), rankOf(o.getB()), o.getTransA(), o.getTransB()); })

@@ -104,6 +104,27 @@ OpRule alongRule(size_t rank, size_t operands, size_t dim) {
   return b.finish();
 }
 
+/// Loops through all dimensions but `dim` of the operands and the result of a gather or of its gradient.
+static RuleBuilder besides(size_t rank, size_t dim) {
+  RuleBuilder b({rank, rank}, {rank});
+  for (size_t d = 0; d < rank; ++d)
+    if (d != dim)
+      b.loopThroughAll(LoopKind::Parallel, d);
+  return b;
+}
+
+OpRule gatherRule(size_t rank, size_t dim) {
+  RuleBuilder b = besides(rank, dim);
+  b.loop(LoopKind::Parallel, {{1, (int)dim}}, {{0, (int)dim}});
+  return b.finish();
+}
+
+OpRule scatterAddRule(size_t rank, size_t dim) {
+  RuleBuilder b = besides(rank, dim);
+  b.loop(LoopKind::Sum, {{0, (int)dim}, {1, (int)dim}}, {});
+  return b.finish();
+}
+
 OpRule concatRule(const std::vector<std::vector<int64_t>> &shapes, size_t dim) {
   OpRule rule = alongRule(shapes.front().size(), shapes.size(), dim);
   int64_t run = 0, size = 0;

@@ -85,8 +85,13 @@ OpRule transposeRule(const std::vector<int64_t> &permutation);
 /// size may be split. Another dimension may be split within runs of the largest size at whose multiples the window
 /// begins and ends; if that is one element, the dimension stays whole.
 OpRule windowRule(const std::vector<int64_t> &from, const std::vector<int64_t> &to, const std::vector<int64_t> &before);
-/// gather, scatter_add: all dimensions except `dim` are split together; `dim` stays whole.
+/// All dimensions except `dim` are split together; `dim` stays whole.
 OpRule alongRule(size_t rank, size_t operands, size_t dim);
+/// gather: operands (input, index). The elements along dimension `dim` of the input are looked up, so that it stays
+/// whole; index and result are split together along it, and all three along the other dimensions.
+OpRule gatherRule(size_t rank, size_t dim);
+/// Its gradient: operands (gradient, index). Splitting these along `dim` makes partial sums.
+OpRule scatterAddRule(size_t rank, size_t dim);
 /// Operands and result are split together; dimension `dim` within runs of the largest size that divides it in every
 /// operand.
 OpRule concatRule(const std::vector<std::vector<int64_t>> &shapes, size_t dim);

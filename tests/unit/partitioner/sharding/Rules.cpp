@@ -58,6 +58,9 @@ TEST_CASE("windows move in runs of the largest size at whose multiples they begi
 
 TEST_CASE("gathers and concatenations") {
   CHECK(einsum(alongRule(2, 2, 1)) == "aB,aB->aB");
+  CHECK(einsum(gatherRule(3, 1)) == "aDb,acb->acb");     // the table stays whole
+  CHECK(einsum(scatterAddRule(3, 1)) == "acb,acb->aDb"); // a sum over the indices
+  CHECK(kinds(scatterAddRule(3, 1)) == "pp+-");
   CHECK(einsum(concatRule({{4, 6}, {4, 12}}, 1)) == "ab,a2b->a3b");
   CHECK(einsum(concatRule({{4, 2}, {4, 3}}, 1)) == "aB,aB->aB");
 }
