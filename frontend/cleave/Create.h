@@ -16,7 +16,10 @@ Tensor constant(Shape shape, std::initializer_list<double> values, Where where =
 
 /// Uniform numbers in [0, 1), and standard normal numbers (Box and Muller 1958), f32, new in every training step. They
 /// depend only on the seed, the step, the call's place in the model and the global element index, so they are the same
-/// under every split. C1: sizes are positive.
+/// under every split. A dimension whose size follows the batch, as in randn({x.size(0), 8}), has numbers for each
+/// sample; without one, as in randn({1, 8}), all samples share the numbers, in every microbatch. (The model is called
+/// once more, with twice as many samples, to tell which; if its code fixes their number, dimension 0 has the samples if
+/// its size is a multiple of that number, or for a vector that number.) C1: sizes are positive.
 Tensor rand(Shape shape, Where where = Where::current());
 Tensor randn(Shape shape, Where where = Where::current());
 

@@ -3,6 +3,7 @@
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Statistics.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -99,8 +100,18 @@ Value Ops::keepMask(const Shape &shape, double p) {
 Value Ops::random(const Shape &shape, DType type, const std::string &what, mlir::FloatAttr atLeast) {
   const std::string key = trace.path() + "/" + what;
   const std::string name = fmt::format("{}.{}", key, trace.occurrence(key));
-  return op<ir::RandomUniformOp>(trace.type(shape, trace.element(type)), trace.builder.getStringAttr(name), atLeast)
-      .getResult();
+  const std::optional<size_t> samples = trace.draw(name, shape);
+  const auto dim = static_cast<std::ptrdiff_t>(samples.value_or(0));
+  Shape drawn = shape, order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (dim > 0) { // the numbers are counted by sample, so that these are drawn as dimension 0
+    std::rotate(drawn.begin(), drawn.begin() + dim, drawn.begin() + dim + 1);
+    std::rotate(order.begin(), order.begin() + 1, order.begin() + dim + 1);
+  }
+  Value numbers = op<ir::RandomUniformOp>(trace.type(drawn, trace.element(type)), trace.builder.getStringAttr(name),
+                                          atLeast, !samples)
+                      .getResult();
+  return dim > 0 ? op<ir::TransposeOp>(numbers, llvm::ArrayRef<int64_t>(order)).getResult() : numbers;
 }
 
 } // namespace cleave

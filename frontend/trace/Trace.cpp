@@ -36,6 +36,26 @@ mlir::Location Trace::location(Where where) {
   return mlir::FileLineColLoc::get(builder.getStringAttr(where.file_name()), where.line(), where.column());
 }
 
+std::optional<size_t> Trace::samplesOf(const Shape &shape, int64_t rows, const Shape *ofMoreRows) {
+  if (!ofMoreRows || ofMoreRows->size() != shape.size()) {
+    const bool some = !shape.empty() && (shape.size() == 1 ? shape[0] == rows : shape[0] % rows == 0);
+    return some ? std::optional<size_t>(0) : std::nullopt;
+  }
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != (*ofMoreRows)[d])
+      return d;
+  return std::nullopt;
+}
+
+std::optional<size_t> Trace::draw(const std::string &name, const Shape &shape) {
+  draws[name] = shape;
+  const Shape *ofMoreRows = nullptr;
+  if (drawsOfMoreRows)
+    if (const auto found = drawsOfMoreRows->find(name); found != drawsOfMoreRows->end())
+      ofMoreRows = &found->second;
+  return samplesOf(shape, rows, ofMoreRows);
+}
+
 void Trace::checkSize(mlir::Operation *op, Where where) {
   for (mlir::Type type : op->getResultTypes()) {
     int64_t elements = 1;

@@ -9,6 +9,7 @@
 #include "mlir/IR/Builders.h"
 
 #include <map>
+#include <optional>
 
 namespace cleave {
 
@@ -74,6 +75,19 @@ public:
   Where root{};           ///< location of the TrainConfig
   bool inForward = false; ///< the model's forward is running: it makes no modules, parameters or buffers
   const uint64_t number;  ///< unique within this process
+
+  // Random tensors by name, and the number of samples of a microbatch.
+  using Draws = std::map<std::string, Shape>;
+  Draws draws;
+  int64_t rows = 1;
+  /// Those of the same function with twice as many samples; null: not known.
+  const Draws *drawsOfMoreRows = nullptr;
+  /// Records a random tensor. Returns samplesOf() of it.
+  std::optional<size_t> draw(const std::string &name, const Shape &shape);
+  /// The dimension of a random tensor that has the samples; nullopt: all samples share the tensor. If the shape with
+  /// twice as many samples is not known, it is dimension 0 if its size is a multiple of their number (of a vector:
+  /// their number).
+  static std::optional<size_t> samplesOf(const Shape &shape, int64_t rows, const Shape *ofMoreRows);
 
   // Current values of parameters and buffers, by the address of the Parameter or Buffer.
   std::map<const void *, mlir::Value> state;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -40,11 +41,22 @@ public:
   Builder(const Model &model, const TrainConfig &config, int64_t rows, GraphModule &graph)
       : model(model), config(config), rows(rows), graph(graph), b(&graph.context()) {}
 
-  void function(const char *name, Trace::Mode mode);
-  void prediction();
+  void function(const char *name, Trace::Mode mode) {
+    traced([=](Builder &builder) { return builder.build(name, mode); });
+  }
+  void prediction() {
+    traced([](Builder &builder) { return builder.buildPrediction(); });
+  }
   void optimizer();
 
 private:
+  /// Adds a function by `build`. If it draws random tensors, another trace with twice as many samples tells which of
+  /// their dimensions have the samples: only the user's code knows.
+  void traced(const std::function<Trace::Draws(Builder &)> &build);
+  /// Return the random tensors of the function.
+  Trace::Draws build(const char *name, Trace::Mode mode);
+  Trace::Draws buildPrediction();
+
   /// Adds the function's arguments in order, with their attributes.
   void addInputs(mlir::Block *body, Trace &trace, std::vector<Tensor> &inputs, std::vector<Tensor> &targets);
   void normalise(Trace::Mode mode, std::vector<Tensor> &inputs);
@@ -69,7 +81,33 @@ private:
   GraphModule &graph;
   mlir::Builder b;
   std::vector<mlir::NamedAttrList> argAttrs;
+  const Trace::Draws *drawsOfMoreRows = nullptr;
 };
+
+void Builder::traced(const std::function<Trace::Draws(Builder &)> &build) {
+  const Trace::Draws own = build(*this);
+  if (own.empty())
+    return;
+  Trace::Draws more;
+  try {
+    GraphModule other;
+    Builder ofMoreRows(model, config, 2 * rows, other);
+    more = build(ofMoreRows);
+  } catch (const std::exception &) { // the user's code fixes the number of samples
+    return;
+  }
+  const auto guessed = [&](const auto &draw) {
+    const auto found = more.find(draw.first);
+    return found == more.end() ||
+           Trace::samplesOf(draw.second, rows, nullptr) == Trace::samplesOf(draw.second, rows, &found->second);
+  };
+  if (std::ranges::all_of(own, guessed))
+    return;
+  graph.module().getBody()->back().erase();
+  drawsOfMoreRows = &more;
+  build(*this);
+  drawsOfMoreRows = nullptr;
+}
 
 mlir::Value Builder::argument(mlir::Block *body, SlotKind kind, const std::string &name, const Shape &shape,
                               mlir::Type element) {
@@ -252,13 +290,14 @@ std::vector<Tensor> Builder::forward(Trace &trace, const std::vector<Tensor> &in
   return outputs;
 }
 
-void Builder::function(const char *name, Trace::Mode mode) {
+Trace::Draws Builder::build(const char *name, Trace::Mode mode) {
   auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), name, b.getFunctionType({}, {}));
   graph.module().push_back(function);
   mlir::Block *body = new mlir::Block;
   function.getBody().push_back(body);
 
   Trace trace(body, mode);
+  trace.rows = rows, trace.drawsOfMoreRows = drawsOfMoreRows;
   trace.root = config.where;
   if (config.batch > 0)
     trace.batchShare = static_cast<double>(rows) / static_cast<double>(config.batch);
@@ -292,15 +331,17 @@ void Builder::function(const char *name, Trace::Mode mode) {
   }
   checkLoss(loss, config.where);
   finish(trace, loss, mode, function);
+  return trace.draws;
 }
 
-void Builder::prediction() {
+Trace::Draws Builder::buildPrediction() {
   auto function = mlir::func::FuncOp::create(b.getUnknownLoc(), "forward", b.getFunctionType({}, {}));
   graph.module().push_back(function);
   mlir::Block *body = new mlir::Block;
   function.getBody().push_back(body);
 
   Trace trace(body, Trace::Mode::Eval);
+  trace.rows = rows, trace.drawsOfMoreRows = drawsOfMoreRows;
   TraceScope scope(trace);
   argAttrs.clear();
   std::vector<Tensor> inputs, targets;
@@ -328,6 +369,7 @@ void Builder::prediction() {
   }
   addIndices(trace, results, marks);
   close(trace, results, marks, function);
+  return trace.draws;
 }
 
 void Builder::optimizer() {

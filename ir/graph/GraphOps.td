@@ -118,8 +118,12 @@ def Cleave_IotaOp : Cleave_Op<"iota"> {
 }
 def Cleave_RandomUniformOp : Cleave_Op<"random_uniform"> {
   let summary = "uniform numbers in [0, 1), Philox keyed by (seed, name, training step, global element index)";
-  let description = [{ With `at_least`, whether each is at least this number. (C1) the result is i1 with at_least, float without it. }];
-  let arguments = (ins StrAttr:$name, OptionalAttr<F64Attr>:$at_least);
+  let description = [{
+    Dimension 0 has the samples, which are counted over the global batch; with `shared` no dimension has them, and the
+    numbers are the same in every microbatch. With `at_least`, whether each is at least this number. (C1) the result is
+    i1 with at_least, float without it.
+  }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<F64Attr>:$at_least, UnitAttr:$shared);
   let results = (outs Cleave_Tensor:$result);
   let hasVerifier = 1;
 }

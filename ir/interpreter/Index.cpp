@@ -22,7 +22,7 @@ static Kernel constant(ConstantOp op) {
   else
     for (const APInt &element : op.getValue().getValues<APInt>())
       value.values.push_back(value.dtype == DType::I1 || value.dtype == DType::U8 ? double(element.getZExtValue())
-                                                      : double(element.getSExtValue()));
+                                                                                  : double(element.getSExtValue()));
   return [value](const Operands &, Environment &) { return one(value); };
 }
 
@@ -39,12 +39,14 @@ static Kernel iota(IotaOp op) {
 
 /// The stream of random numbers, and where in it the elements of a tensor with `elements` elements lie.
 struct RandomPlaces {
-  RandomPlaces(const Context &context, int64_t elements)
-      : context(context), elements(elements), stream(uint64_t(context.trainingStep)) {
+  RandomPlaces(const Context &context, int64_t elements, bool shared)
+      : context(context), elements(elements), stream(uint64_t(context.trainingStep)), shared(shared) {
     if (context.samples)
       stream = context.samples->stream;
   }
   uint64_t operator()(int64_t element) const {
+    if (shared)
+      return uint64_t(element);
     if (!context.samples)
       return uint64_t(context.microbatch * elements + element);
     const Context::Samples &s = *context.samples;
@@ -58,6 +60,7 @@ struct RandomPlaces {
   const Context &context;
   const int64_t elements;
   uint64_t stream;
+  const bool shared; ///< by all samples
 };
 
 /// Random numbers depend on the global element index: each rank computes the numbers of the elements that it holds.
@@ -76,11 +79,12 @@ static Kernel randomUniform(RandomUniformOp op) {
   std::optional<float> atLeast;
   if (op.getAtLeast())
     atLeast = static_cast<float>(op.getAtLeast()->convertToDouble());
-  return [type, global, sharding, name = hashName(op.getName()), atLeast](const Operands &, Environment &environment) {
+  return [type, global, sharding, name = hashName(op.getName()), atLeast,
+          shared = op.getShared()](const Operands &, Environment &environment) {
     const Context &context = environment.context;
     HostTensor out = type;
     out.values.resize(elementCount(out.shape));
-    const RandomPlaces place(context, elementCount(global));
+    const RandomPlaces place(context, elementCount(global), shared);
     auto fill = [&](int64_t to, int64_t element) {
       const float number = philoxUniform(context.seed ^ name, place.stream, place(element));
       out.values[to] = atLeast ? number >= *atLeast : roundTo(out.dtype, number);

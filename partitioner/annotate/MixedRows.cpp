@@ -46,8 +46,8 @@ public:
   }
 
 private:
-  /// Finds the tensors that differ from row to row because they depend on an input or on random numbers, and those
-  /// whose elements are all equal.
+  /// Finds the tensors that differ from row to row because they depend on an input or on random numbers of the rows,
+  /// and those whose elements are all equal.
   void findOwn(func::FuncOp function) {
     own.resize(problem.tensors.size());
     uniform.resize(problem.tensors.size());
@@ -55,8 +55,9 @@ private:
       own[argument.getArgNumber()] = ir::argumentKind(argument) == ir::SlotKind::Input;
     for (size_t id = 0; id < problem.ops.size(); ++id) {
       const ProblemOp &op = problem.ops[id];
-      const bool is = isa<ir::RandomUniformOp>(ops[id]) ||
-                      llvm::any_of(op.operands, [&](TensorId operand) { return own[operand]; });
+      auto random = dyn_cast<ir::RandomUniformOp>(ops[id]);
+      const bool is =
+          (random && !random.getShared()) || llvm::any_of(op.operands, [&](TensorId operand) { return own[operand]; });
       auto constant = dyn_cast<ir::ConstantOp>(ops[id]);
       const bool equal = constant ? constant.getValue().isSplat()
                                   : keepsEqual(op.kind) &&
@@ -127,7 +128,7 @@ private:
     return isa<func::ReturnOp>(near) ? maker : near;
   }
 
-  /// A parameter, constant or index with a row for each row of the batch.
+  /// A parameter, constant, index or shared random tensor with a row for each row of the batch.
   Operation *ofOp(OpId id) const {
     Operation *op = ops[originOf(id)];
     if (llvm::none_of(problem.ops[originOf(id)].results, [&](TensorId result) { return needed[result]; }))
@@ -143,6 +144,8 @@ private:
         found |= splitsRows(sharding.dims[iota.getDim()]);
       else if (auto constant = dyn_cast<ir::ConstantOp>(op))
         found |= !constant.getValue().isSplat() && splitsRows(sharding);
+      else if (cast<ir::RandomUniformOp>(op).getShared())
+        found |= splitsRows(sharding);
     }
     return found && !isMeant(op) && !isa<func::ReturnOp>(op) ? op : nullptr;
   }

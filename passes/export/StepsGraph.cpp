@@ -85,6 +85,7 @@ void emitRandom(SegmentBuilder &s, ir::RandomUniformOp op) {
   step.out = slot;
   step.key = hashName(op.getName());
   step.at_least = op.getAtLeast() ? op.getAtLeast()->convertToDouble() : 0;
+  step.shared = op.getShared();
   step.shape = label.global;
   step.dtype = plannedType(op.getType());
   s.step(op, std::move(step));

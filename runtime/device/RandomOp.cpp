@@ -27,7 +27,7 @@ public:
     const plan::Sharding *sharding = scope.slot(random.out()).sharding();
     pieces = localPieces(sharding, global, mesh, coords, pieceElements);
     elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
-    rows = scope.rows();
+    rows = random.shared() ? 0 : scope.rows();
     int64_t mine = 0;
     for (const Piece &piece : pieces)
       mine += piece.count;

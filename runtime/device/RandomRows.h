@@ -1,12 +1,14 @@
 // Which random numbers an iteration draws.
 //
-// Training counts the elements of a random tensor over the microbatches of the step: microbatch m begins at m times its
-// number of elements.
+// A tensor that is shared by all samples has the same numbers in every microbatch of a step, and in every batch of an
+// evaluation or prediction. Any other has numbers for the samples of a microbatch:
+//
+// Training counts the elements over the microbatches of the step: microbatch m begins at m times their number.
 //
 // An evaluation or prediction counts them by sample. If the number of elements is a multiple of the rows of a
-// microbatch, the tensor has numbers for each row (its first dimension is the batch, or the batch times something), and
-// those of a row depend only on the number of its sample: not on the batch size, nor on whether a batch repeats samples
-// to be full. Any other tensor has new numbers in each microbatch.
+// microbatch, each row has as many (the first dimension is the batch, or the batch times something), and those of a row
+// depend only on the number of its sample: not on the batch size, nor on whether a batch repeats samples to be full. A
+// tensor with another number of elements has new numbers in each microbatch.
 #pragma once
 #include <cstdint>
 
@@ -16,7 +18,8 @@ namespace cleave {
 constexpr uint64_t evaluationStream(int64_t afterStep) { return uint64_t(1) << 63 | static_cast<uint64_t>(afterStep); }
 constexpr uint64_t predictionStream(int64_t call) { return uint64_t(1) << 62 | static_cast<uint64_t>(call); }
 
-/// The stream of an iteration and the samples of its rows: row r is sample `first` + r mod `count`. `count` = 0: training.
+/// The stream of an iteration and the samples of its rows: row r is sample `first` + r mod `count`. `count` = 0:
+/// training.
 struct RandomRows {
   uint64_t stream = 0;
   int64_t first = 0, count = 0;
@@ -25,11 +28,12 @@ struct RandomRows {
 /// Counts the elements of a random tensor in one microbatch. (constexpr, so that device code may call it.)
 class RandomCounter {
 public:
-  /// `elements`: of the global tensor; `rows`: of a microbatch.
+  /// `elements`: of the global tensor; `rows`: of a microbatch, or 0: all samples share the tensor.
   constexpr RandomCounter(int64_t elements, int64_t rows, int64_t microbatch, const RandomRows &samples)
-      : samples(samples), perRow((elements + rows - 1) / rows), firstRow(microbatch * rows) {
-    ofRows = samples.count > 0 && elements % rows == 0;
-    base = samples.count > 0 ? (samples.first + firstRow) * perRow : microbatch * elements;
+      : samples(samples), perRow(rows > 0 ? (elements + rows - 1) / rows : 0), firstRow(microbatch * rows) {
+    ofRows = rows > 0 && samples.count > 0 && elements % rows == 0;
+    if (rows > 0)
+      base = samples.count > 0 ? (samples.first + firstRow) * perRow : microbatch * elements;
   }
 
   /// The place of `element` in the stream.
@@ -50,7 +54,7 @@ public:
 
 private:
   RandomRows samples;
-  int64_t perRow, firstRow, base;
+  int64_t perRow, firstRow, base = 0;
   bool ofRows;
 };
 

@@ -162,7 +162,7 @@ public:
     const auto pieces =
         localPieces(scope.slot(random.out()).sharding(), global, meshSizes(scope.plan), coords, pieceElements);
     arguments.elements = std::accumulate(global.begin(), global.end(), int64_t{1}, std::multiplies<>());
-    arguments.rowsOfMicrobatch = scope.rows();
+    arguments.rowsOfMicrobatch = random.shared() ? 0 : scope.rows();
     std::vector<RandomPiece> list;
     for (const Piece &piece : pieces)
       list.push_back({piece.local, piece.global, piece.count});

@@ -103,8 +103,8 @@ inline Work work(const plan::Random &op, const Context &c) {
 }
 inline OnGpu onGpu(const plan::Random &) { return {}; }
 inline std::string text(const plan::Random &op, const plan::Plan &) {
-  return fmt::format("random{} -> %{}", op.dtype() == plan::DType::I1 ? fmt::format(" >= {}", op.at_least()) : "",
-                     op.out());
+  return fmt::format("random{}{} -> %{}", op.dtype() == plan::DType::I1 ? fmt::format(" >= {}", op.at_least()) : "",
+                     op.shared() ? ", shared by all samples" : "", op.out());
 }
 
 } // namespace cleave::steps

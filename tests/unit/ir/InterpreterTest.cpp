@@ -256,6 +256,12 @@ TEST_CASE("random numbers follow seed, name, step and microbatch") {
   HostTensor found = run(text, {}, {42, 3, 2})[0];
   for (int i = 0; i < 6; ++i)
     CHECK(found.values[i] == philoxUniform(42 ^ hashName("drop"), 3, 12 + i));
+  const std::string shared = R"(func.func @f() -> tensor<2x3xf32> {
+    %0 = cleave.random_uniform {name = "drop", shared} : () -> tensor<2x3xf32>
+    return %0 : tensor<2x3xf32> })";
+  found = run(shared, {}, {42, 3, 2})[0]; // the same in every microbatch
+  for (int i = 0; i < 6; ++i)
+    CHECK(found.values[i] == philoxUniform(42 ^ hashName("drop"), 3, i));
 }
 
 TEST_CASE("fusions run as their bodies") {
