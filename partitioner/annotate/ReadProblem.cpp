@@ -65,6 +65,14 @@ private:
     return entry->second;
   }
 
+  // The rows of a microbatch; 0 without inputs.
+  int64_t rows() {
+    for (BlockArgument argument : func.getArguments())
+      if (ir::argumentKind(argument) == ir::SlotKind::Input && !ir::shapeOf(argument).empty())
+        return ir::shapeOf(argument)[0];
+    return 0;
+  }
+
   // ---- ops ---------------------------------------------------------------------------------------------------------
 
   void readOp(Operation &operation) {
@@ -78,6 +86,8 @@ private:
     op.backward = operation.hasAttr(ir::attr::phase);
     op.flops = flopsOf(&operation);
     op.attention = isa<ir::AttentionOp, ir::AttentionGradOp>(operation);
+    if (auto random = dyn_cast<ir::RandomUniformOp>(operation); random && !random.getShared())
+      op.samples = random.getType().getRank() > 0 && random.getType().getDimSize(0) == rows();
     op.path = pathOf(&operation);
     op.label = labelOf(operation, op);
     if (auto mark = dyn_cast<ir::ShardHintOp>(operation)) {

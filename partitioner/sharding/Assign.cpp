@@ -93,6 +93,16 @@ private:
 
   ShardingId replicated(TensorId tensor) { return draft.intern(Sharding::replicated(problem.tensors[tensor].shape)); }
 
+  // With the rows split over dp, if there are enough of them.
+  ShardingId splitOverData(TensorId tensor) {
+    const int64_t dp = problem.mesh.size(AxisRole::Data);
+    if (dp == 1 || problem.tensors[tensor].shape[0] < dp)
+      return replicated(tensor);
+    Sharding split = Sharding::replicated(problem.tensors[tensor].shape);
+    split.dims[0].factors[0].axes = {axisName(AxisRole::Data)};
+    return draft.intern(std::move(split));
+  }
+
   // ---- open arguments ----------------------------------------------------------------------------------------------
 
   // The operand of a cast or transpose, whose sharding is decided together with the result; -1 for any other tensor.
@@ -328,6 +338,8 @@ private:
     if (renames && isOpen(op.operands[0])) {
       waiting[op.results[0]] = true;
       draft.set(op.results[0], replicated(op.results[0]));
+    } else if (op.kind == OpKind::Free && op.samples) {
+      draft.set(op.results[0], splitOverData(op.results[0]));
     } else if (op.kind == OpKind::Free || isLate(op) ||
                (op.kind == OpKind::Broadcast && isOpenBroadcast(op.operands[0]))) {
       draft.set(op.results[0], replicated(op.results[0]));

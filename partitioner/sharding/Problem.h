@@ -67,6 +67,7 @@ struct ProblemOp {
   int mark = -1;          ///< for kind Mark: index in ShardingProblem::marks
   double flops = 0;       ///< of products, convolutions and attention, all ranks together
   bool attention = false; ///< one kernel, or its gradient
+  bool samples = false;   ///< of kind Free: dimension 0 has a row for each sample, split over dp as the inputs are
   std::string path = {};  ///< of its module
   /// Its name among the ops of its module: "matmul", "matmul.2", "backward.matmul".
   std::string label = {};

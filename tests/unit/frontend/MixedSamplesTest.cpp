@@ -35,6 +35,7 @@ struct Net : Module {
   BatchNorm2d norm{*this, "norm", 4};
   Conv2d window{*this, "window", 1, 4, {.kernel = 1}};
   Parameter places{*this, "places", {4, 2, 3}, init::uniform(-1, 1)};
+  Parameter table{*this, "table", {5, 4}, init::uniform(-1, 1)};
   std::function<Tensor(Net &, Tensor)> body;
   explicit Net(std::function<Tensor(Net &, Tensor)> body) : body(std::move(body)) {}
   Tensor forward(Tensor x) { return body(*this, x); }
@@ -56,6 +57,26 @@ Tensor shifted(Net &net, Tensor x) { return net.fc(x) + withSharding(tanh(full({
 Tensor weighted(Net &net, Tensor x) { return sum(net.window(reshape(x, {8, 1, 2, 3})) * net.places, {2, 3}); }
 Tensor meant(Net &net, Tensor x) {
   return perMicrobatch([&] { return pairwise(net, x); });
+}
+
+/// A number for each sample, below 4.
+Tensor numbers(Tensor x) { return cast(floor(abs(select(x, 1, 0)) * 4.0), DType::I32); }
+/// Looks up rows of a table by numbers of the samples.
+Tensor selected(Net &net, Tensor x) { return net.fc(x) + indexSelect(net.table, 0, numbers(x)); }
+Tensor gathered(Net &net, Tensor x) {
+  return net.fc(x) + gather(net.table, 0, expand(unsqueeze(numbers(x), 1), {x.size(0), 4}));
+}
+/// Looks up rows of other samples.
+Tensor exchanged(Net &net, Tensor x) { return indexSelect(net.fc(x), 0, numbers(x)); }
+Tensor noisy(Net &net, Tensor x) { return net.fc(x) + randn({1, 4}) + randn({x.size(0), 4}); }
+/// Combines the noise of the samples.
+Tensor meanNoise(Net &net, Tensor x) { return net.fc(x) + mean(randn({x.size(0), 4}), {0}); }
+/// As many numbers as samples that are no numbers of the samples.
+Tensor sharedRows(Net &net, Tensor x) { return net.fc(x) + unsqueeze(slice(cleave::rand({16}), 0, 0, x.size(0)), 1); }
+/// Adds sums over samples of data and of noise.
+Loss noisySum(Tensor logits, Tensor labels) {
+  return {
+      sum(logits) + sum(randn({labels.size(0)})), full({}, static_cast<double>(labels.size(0))), {}, labels.size(0)};
 }
 
 /// The overlap of predictions and targets over the whole batch (Milletari et al. 2016).
@@ -97,8 +118,32 @@ TEST_CASE("a plan says where samples are combined") {
   CHECK(said.train == "");
   CHECK(has(said.eval, "MixedSamplesTest.cpp:")); // an incomplete batch would change the result all the same
   CHECK(has(loss.eval, "MixedSamplesTest.cpp:"));
+  for (const auto &body : {selected, gathered, noisy}) {
+    const Mixes found = mixesOf(body);
+    CHECK(found.train + found.eval == "");
+  }
+  for (const auto &body : {exchanged, meanNoise, sharedRows})
+    CHECK(has(mixesOf(body).eval, "MixedSamplesTest.cpp:"));
+  const Mixes sums = mixesOf(plain, noisySum);
+  CHECK(sums.train + sums.eval == "");
   for (const char *mesh : {"dp=2", "tp=2", "dp=2,tp=2"})
     CHECK(mixesOf(centred, crossEntropy, {.mesh = mesh, .microbatches = 2}).eval == mean.eval);
+}
+
+TEST_CASE("ranks look up the rows of their own samples") {
+  for (const auto &body : {selected, gathered}) {
+    Net net(body);
+    const auto file = PlanFile::fromBytes(Trainer(net, configOf()).plan({.mesh = "dp=4", .code = false}), "test");
+    std::vector<int64_t> counts; // of indices
+    for (const plan::Segment *segment : *file->plan().programs()->Get(0)->segments())
+      for (const plan::Step *step : *segment->steps()) {
+        if (const plan::Gather *lookup = step->op_as_Gather())
+          counts.push_back(lookup->count());
+        if (const plan::ScatterAdd *sum = step->op_as_ScatterAdd())
+          counts.push_back(sum->count());
+      }
+    CHECK(counts == std::vector<int64_t>{2, 2, 2}); // training, its gradient, evaluation
+  }
 }
 
 TEST_CASE("evaluation that combines samples needs whole batches") {
