@@ -27,7 +27,8 @@ std::string trainOnInvalidIndex(const std::shared_ptr<const PlanFile> &file, con
   if (found.empty())
     return {};
   const auto &[field, rule] = found[recipe.seed % found.size()];
-  const double value = static_cast<double>(rule.least == 0 && recipe.seed % 2 ? -1 : rule.below);
+  const int64_t largest = rule.below + (rule.below == rule.ignored);
+  const auto value = static_cast<double>(rule.least == 0 && recipe.seed % 2 ? -1 : largest);
   int64_t element = 0;
   for (size_t d = 0; d < rule.start.size(); ++d)
     element = element * spec.fields[field].shape[d] + rule.start[d] + rule.size[d] - 1;
