@@ -47,10 +47,11 @@ public:
 
 private:
   /// Finds the tensors that differ from row to row because they depend on an input or on random numbers of the rows,
-  /// and those whose elements are all equal.
+  /// and the dimensions along which all elements of a tensor are equal.
   void findOwn(func::FuncOp function) {
     own.resize(problem.tensors.size());
-    uniform.resize(problem.tensors.size());
+    for (const ProblemTensor &tensor : problem.tensors)
+      equal.push_back(llvm::map_to_vector(tensor.shape, [](int64_t size) { return size == 1; }));
     for (BlockArgument argument : function.getArguments())
       own[argument.getArgNumber()] = ir::argumentKind(argument) == ir::SlotKind::Input;
     for (size_t id = 0; id < problem.ops.size(); ++id) {
@@ -58,19 +59,41 @@ private:
       auto random = dyn_cast<ir::RandomUniformOp>(ops[id]);
       const bool is =
           (random && !random.getShared()) || llvm::any_of(op.operands, [&](TensorId operand) { return own[operand]; });
-      auto constant = dyn_cast<ir::ConstantOp>(ops[id]);
-      const bool equal = constant ? constant.getValue().isSplat()
-                                  : keepsEqual(op.kind) &&
-                                        llvm::all_of(op.operands, [&](TensorId operand) { return uniform[operand]; });
-      for (const TensorId result : op.results)
-        own[result] = is, uniform[result] = equal;
+      for (const TensorId result : op.results) {
+        own[result] = is;
+        for (size_t dim = 0; dim < equal[result].size(); ++dim)
+          equal[result][dim] = equal[result][dim] || equalAlong(ops[id], op, result, dim);
+      }
     }
   }
 
-  /// Whether equal elements give equal elements.
-  static bool keepsEqual(OpKind kind) {
-    return isElementwise(kind) || kind == OpKind::Mark || kind == OpKind::Broadcast || kind == OpKind::Reshape ||
-           kind == OpKind::Transpose || kind == OpKind::Slice;
+  /// Whether all elements of an op's result are known to be equal along a dimension.
+  bool equalAlong(Operation *op, const ProblemOp &of, TensorId result, size_t dim) const {
+    if (auto constant = dyn_cast<ir::ConstantOp>(op))
+      return constant.getValue().isSplat();
+    if (auto iota = dyn_cast<ir::IotaOp>(op))
+      return dim != iota.getDim();
+    if (auto broadcast = dyn_cast<ir::BroadcastOp>(op)) {
+      const auto *from = llvm::find(broadcast.getDims(), static_cast<int64_t>(dim));
+      return from == broadcast.getDims().end() ||
+             equal[of.operands[0]][static_cast<size_t>(from - broadcast.getDims().begin())];
+    }
+    if (auto transpose = dyn_cast<ir::TransposeOp>(op))
+      return equal[of.operands[0]][static_cast<size_t>(transpose.getPermutation()[dim])];
+    if (isa<ir::ReshapeOp>(op)) // a dimension keeps its place if those before it, or those behind it, stay
+      return equalAfterReshape(of.operands[0], result, dim);
+    return (isElementwise(of.kind) || of.kind == OpKind::Mark || of.kind == OpKind::Slice) &&
+           llvm::all_of(of.operands, [&](TensorId operand) { return equal[operand][dim]; });
+  }
+  bool equalAfterReshape(TensorId operand, TensorId result, size_t dim) const {
+    if (llvm::all_of(equal[operand], [](bool one) { return one; }))
+      return true;
+    const ArrayRef<int64_t> from = problem.tensors[operand].shape, to = problem.tensors[result].shape;
+    if (dim < from.size() && from.take_front(dim + 1) == to.take_front(dim + 1))
+      return equal[operand][dim];
+    const size_t behind = to.size() - dim;
+    return behind <= from.size() && from.take_back(behind) == to.take_back(behind) &&
+           equal[operand][from.size() - behind];
   }
 
   /// Finds the tensors that a row's results depend on. A prediction's scalar is a result of its batch.
@@ -107,6 +130,13 @@ private:
     return first && sharding.partialAxes.empty() &&
            llvm::none_of(llvm::drop_begin(sharding.dims), [](const DimSharding &dim) { return splitsRows(dim); });
   }
+  /// Whether ranks get different parts of a tensor.
+  bool splitsWhatDiffers(TensorId tensor, const Sharding &to) const {
+    for (size_t dim = 0; dim < to.dims.size(); ++dim)
+      if (splitsRows(to.dims[dim]) && !equal[tensor][dim])
+        return true;
+    return false;
+  }
   bool isMeant(Operation *op) const { return exceptMeant && op && op->hasAttr(ir::attr::perMicrobatch); }
 
   /// A message between rows, or a share of a value that all ranks have computed.
@@ -116,7 +146,7 @@ private:
       return nullptr;
     const Sharding &from = solution.shardingOf(operand), &to = solution.shardingOf(solution.resultOf(id));
     const bool found = own[tensor] ? !messagesOf(problem.mesh, from, to, 32).empty()
-                                   : !uniform[tensor] && !splitsRows(from) && splitsRows(to);
+                                   : !splitsRows(from) && splitsWhatDiffers(tensor, to);
     if (!found)
       return nullptr;
     Operation *maker = problem.tensors[tensor].op < 0 ? nullptr : ops[problem.tensors[tensor].op],
@@ -153,8 +183,9 @@ private:
   const bool exceptMeant;
   const ShardingProblem problem;
   const ShardingSolution solution;
-  std::vector<Operation *> ops;           // of the problem
-  std::vector<bool> own, uniform, needed; // by tensor of the problem
+  std::vector<Operation *> ops;         // of the problem
+  std::vector<bool> own, needed;        // by tensor of the problem
+  std::vector<SmallVector<bool>> equal; // by tensor and dimension: all elements along it are equal
 };
 
 } // namespace
