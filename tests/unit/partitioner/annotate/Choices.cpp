@@ -208,7 +208,11 @@ TEST_CASE("every choice of an op computes the op") {
   CHECK(
       checkAll(
           {"%r = cleave.gather %0, %1 {dim = 1 : i64} : ($0, $1) -> $r", {{4, 6}, {4, 5}}, {{4, 5}}, {"f32", "i32"}}) ==
-      4);
+      9);
+  CHECK(checkAll({"%r = cleave.scatter_add %0, %1 {dim = 1 : i64} : ($0, $1) -> $r",
+                  {{4, 5}, {4, 5}},
+                  {{4, 6}},
+                  {"f32", "i32"}}) == 9);
   CHECK(checkAll({"%r = cleave.embedding %0, %1 : ($0, $1) -> $r", {{4, 6}, {5}}, {{5, 6}}, {"f32", "i32"}}) == 16);
   CHECK(checkAll({"%r = cleave.embedding_grad %0, %1 : ($0, $1) -> $r", {{5, 6}, {5}}, {{4, 6}}, {"f32", "i32"}}) ==
         16);
