@@ -9,6 +9,7 @@ import json, os, random
 import programs
 from e2e import Case
 from programs import DIGITS, end_ranks, run, start_ranks
+from simulate import CLUSTER
 
 PROGRAM = "own_options"
 # Spellings of one value, and another value with what messages show of both.
@@ -78,6 +79,21 @@ class OwnOptions(Case):
         for line in ("--wide true|false", "--width N", "--scale X", "--tag TEXT", "--hidden N,N,...", "(default: 0.1)", '(default: "")'):
             self.assertIn(line, page)
         self.assertEqual(self.ok(PROGRAM, "train", "--frob", "3", "--width", "1", "--width", "2", "-h"), page)
+
+    def test_differences_of_plans(self):
+        """cleave diff plans the first again with each option of the second, also with a text that begins with a dash."""
+        plans = []
+        with open(self.path("c.toml"), "w") as file:
+            file.write(CLUSTER)
+        for name, words in (("a", []), ("b", ["--tag=--lr", "--wide"])):
+            plans.append(self.path(name + ".plan"))
+            self.ok(PROGRAM, "plan", "--no-code", "--cluster", self.path("c.toml"), "--mesh", "dp=2", *words, "-o", plans[-1])
+        changes = {one["decision"]: one for one in json.loads(self.ok("cleave", "diff", "--json", *plans))["changes"]
+                   if one.get("decision", "").startswith("option")}
+        self.assertEqual({name: (one["from"], one["to"]) for name, one in changes.items()},
+                         {"option --tag": ("", "--lr"), "option --wide": ("false", "true")})
+        for name, one in changes.items():
+            self.assertEqual(len(one["step_ms"]), 2, (name, one))
 
     def test_ranks_with_other_values(self):
         """The message names the option and the two values."""

@@ -94,7 +94,7 @@ void compareModelOptions(const plan::Plan &a, const plan::Plan &b, std::vector<D
   const nlohmann::json from = optionsOf(a), to = optionsOf(b);
   for (const auto &[key, value] : to.items()) {
     const std::string before = from.contains(key) ? optionText(from[key]) : "none", now = optionText(value);
-    compare(found, "option --" + key, before, now, {"--" + key, now});
+    compare(found, "option --" + key, before, now, {fmt::format("--{}={}", key, now)}); // a text may begin with a dash
   }
 }
 
