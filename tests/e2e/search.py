@@ -175,7 +175,8 @@ class Search(Case):
             self.assertEqual(shown["ranks"], 4 if kind == "data" else 8)
             self.assertTrue(check(shown["mesh"]), (kind, shown["mesh"]))
             self.assertIsNotNone(shown["search"])
-        self.refused("gpt", "plan", *GPT, *self.cluster(), "--strategy", "data", "--mesh", "dp=8", "-o", plan, word="--mesh dp=8")
+        self.refused("gpt", "plan", *GPT, *self.cluster(), "--strategy", "data", "--mesh", "tp=8", "-o", plan,
+                     word="--strategy data: splits 8 devices as dp=8,tp=1,pp=1, --mesh tp=8 does not")
 
     def test_devices_of_several_kinds(self):
         with open(self.path("cluster.toml"), "w") as out:
