@@ -238,23 +238,21 @@ std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pi
     if (!layers[i].path.empty() && isListMember(layers[i].path))
       kinds[signatureOf(layers[i]) + rulesOf(layers[i], pinned)].push_back(i);
   std::vector<bool> removed(layers.size());
+  std::vector<size_t> standIn(layers.size()); // of a removed layer: an earlier use, also if its path occurs again later
   for (const auto &[signature, alike] : kinds) {
     const size_t kept = 2 + alike.size() % 2;
     for (const size_t i : alike)
       outline[i].kind = outline[alike.front()].kind;
     for (size_t k = kept; k < alike.size(); ++k) {
       removed[alike[k]] = true;
-      outline[alike[k]].kept = layers[alike[kept - 2 + (k - kept) % 2]].path;
+      standIn[alike[k]] = alike[kept - 2 + (k - kept) % 2];
+      outline[alike[k]].kept = layers[standIn[alike[k]]].path;
     }
   }
   // A reader of a removed layer reads the layer that stands for it, which comes before.
-  std::map<std::string, size_t> places;
-  for (size_t i = 0; i < layers.size(); ++i)
-    if (!removed[i])
-      places[layers[i].path] = i;
   for (size_t i = 0; i < layers.size(); ++i)
     for (size_t k = 0; removed[i] && k < layers[i].ops.size(); ++k)
-      layers[i].ops[k]->replaceAllUsesWith(layers[places.at(outline[i].kept)].ops[k]->getResults());
+      layers[i].ops[k]->replaceAllUsesWith(layers[standIn[i]].ops[k]->getResults());
   if (!allAreUsed(forward, layers, removed))
     return {};
   for (size_t i = layers.size(); i-- > 0;)

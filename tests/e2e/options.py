@@ -147,11 +147,11 @@ class Options(Case):
             frozen = {t["name"] for t in report["tensors"] if t.get("frozen")}
             self.assertTrue({"first.weight", "first.bias"} <= frozen <= {"first.weight", "first.bias", "spare.weight", "spare.bias"})
             page = self.ok("cleave", "show", plan)
-            self.assertIn("310 parameters, 174 of them frozen, in ", page)
-            self.assertRegex(page, r"first\.weight .* frozen\n")
-            self.assertNotRegex(page, r"second\.weight .* frozen\n")
+            self.assertIn("310 parameters, 174 of them not trained, in ", page)
+            self.assertRegex(page, r"first\.weight .* not trained\n")
+            self.assertNotRegex(page, r"second\.weight .* not trained\n")
         self.ok("own_data", "plan", "-o", plan)
-        self.assertIn("310 parameters in ", self.ok("cleave", "show", plan))
+        self.assertIn("310 parameters, 30 of them not trained, in ", self.ok("cleave", "show", plan))  # the loss reads no spare
 
     def test_names_of_programs(self):
         """build/bin in PATH hides no command of the system."""

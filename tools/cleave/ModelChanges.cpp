@@ -104,7 +104,7 @@ Model modelOf(const plan::Plan &plan) {
       shape.assign(tensor.shape()->begin(), tensor.shape()->end());
     const bool frozen = tensor.kind() == plan::TensorKind::Parameter && !tensor.trainable();
     model.parameters[text(tensor.name())] =
-        fmt::format("{} [{}]{}", plan::EnumNameDType(tensor.dtype()), fmt::join(shape, ", "), frozen ? ", frozen" : "");
+        fmt::format("{} [{}]{}", plan::EnumNameDType(tensor.dtype()), fmt::join(shape, ", "), frozen ? ", not trained" : "");
   }
   std::set<uint32_t> stages;
   for (uint32_t p = 0; p < check::length(plan.programs()); ++p) {

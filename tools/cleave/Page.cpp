@@ -89,7 +89,7 @@ void printHead(const PlanSummary &r, Out out) {
                  usual ? "" : fmt::format(" along {}", fmt::join(r.order, ", ")),
                  r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
                  r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
-  const std::string frozen = r.frozen ? fmt::format(", {} of them frozen,", grouped(int64_t(r.frozen))) : "";
+  const std::string frozen = r.frozen ? fmt::format(", {} of them not trained,", grouped(int64_t(r.frozen))) : "";
   fmt::format_to(out, "{} parameters{} in {}, {}, {} a rank, seed {}\n\n", grouped(int64_t(r.parameters)), frozen,
                  counted(r.programs, "program"),
                  r.kernels ? fmt::format("{} fused from {} ({} KiB of code)", counted(r.kernels, "kernel"),
@@ -286,7 +286,7 @@ void printTensors(const PlanSummary &r, Out out) {
   std::vector<Row> rows{{"parameters", "times", "shape", "split"}};
   for (size_t i = 0; i < shown; ++i)
     rows.push_back(
-        {lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "frozen" : ""});
+        {lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "not trained" : ""});
   for (const std::string &line : aligned(rows, {-10, 5, -5, -1, -1}, "  "))
     fmt::format_to(out, "{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   if (shown < lines.size()) {

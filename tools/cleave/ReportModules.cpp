@@ -89,7 +89,7 @@ private:
     const size_t dot = tensor.name.rfind('.');
     const std::string module = dot == std::string::npos ? "" : tensor.name.substr(0, dot);
     auto &one = rowOf(module).parameters[{dot == std::string::npos ? tensor.name : tensor.name.substr(dot + 1),
-                                          tensor.dtype + (tensor.frozen ? ", frozen" : ""),
+                                          tensor.dtype + (tensor.frozen ? ", not trained" : ""),
                                           fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.sharding}];
     ++one.times;
     one.elements += tensor.elements;
