@@ -74,7 +74,8 @@ struct RotaryOptions {
 };
 /// Rotary position embedding (Su et al. 2021) of x [..., t, d], as in Llama: element i of the first half of d and
 /// element i of the second half are rotated by the angle position * base^(-2 i / d), in radians. C1: the rank is at
-/// least 2. C2: d is even. C3: the base is positive, the start not negative. C4: x has a float type.
+/// least 2. C2: d is even. C3: the base is positive, the start not negative. C4: x has a float type. C5:
+/// there are at most 2^26 angles, t d / 2.
 Tensor rotaryEmbedding(Tensor x, RotaryOptions options = {}, Where where = Where::current());
 
 /// Cosine of the angle between a and b along `dim`: sum(a b) / (max(|a|, eps) max(|b|, eps)). C1: element types agree.

@@ -163,6 +163,10 @@ Tensor rotaryEmbedding(Tensor x, RotaryOptions o, Where where) {
              fmt::format("the base must be positive and the start not negative, found {} and {}", o.base, o.start),
              facts, where);
   const int64_t half = x.size(-1) / 2;
+  constexpr int64_t most = int64_t(1) << 26; // angles are constants of the plan
+  if (x.size(-2) > most / half)
+    failRule(name, 5, fmt::format("at most 2^26 angles are possible, {} positions have {} each", x.size(-2), half),
+             facts, where);
   Tensor cosine = cast(angles(ops, x.size(-2), half, o, std::cos), x.dtype(), where);
   Tensor sine = cast(angles(ops, x.size(-2), half, o, std::sin), x.dtype(), where);
   Tensor first = slice(x, -1, 0, half, where), second = slice(x, -1, half, 2 * half, where);

@@ -122,11 +122,11 @@ LogicalResult AllReduceOp::verify() {
 static LogicalResult verifyShares(Operation *op, Value whole, Value share, int64_t dim, ArrayRef<int64_t> sizes) {
   auto wholeShape = cast<RankedTensorType>(whole.getType()).getShape();
   auto shareShape = cast<RankedTensorType>(share.getType()).getShape();
-  int64_t sum = 0;
+  int64_t left = dim >= 0 && dim < (int64_t)wholeShape.size() ? wholeShape[dim] : -1;
   for (int64_t s : sizes)
-    sum += s;
-  if (dim < 0 || dim >= (int64_t)wholeShape.size() || wholeShape[dim] != sum)
-    return op->emitOpError("C1: the shares add up to ") << sum << ", not to dimension " << dim << " of the whole";
+    left = s >= 0 && s <= left ? left - s : -1;
+  if (left != 0)
+    return op->emitOpError("C1: the shares [") << sizes << "] do not add up to dimension " << dim << " of the whole";
   if (wholeShape.size() != shareShape.size() || !llvm::is_contained(sizes, shareShape[dim]))
     return op->emitOpError("C2: a share's dimension ") << dim << " is none of the sizes";
   return success();

@@ -69,6 +69,9 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
       slotKindOf(cast<StringAttr>(attribute.getValue()).getValue()) == SlotKind::None)
     return op->emitError("C5: ") << attr::kind << " is " << attribute.getValue()
                                  << ", which is no kind of argument or result";
+  if (attribute.getName() == attr::stage)
+    if (const int64_t stage = cast<IntegerAttr>(attribute.getValue()).getInt(); stage < 0 || stage >= 1 << 20)
+      return op->emitError("C7: ") << attr::stage << " is " << stage << ", not in [0, 2^20)";
   if (attribute.getName() == attr::indices)
     for (Attribute each : cast<ArrayAttr>(attribute.getValue()))
       if (auto indices = dyn_cast<IndicesAttr>(each); !indices || indices.getStart().size() != indices.getSize().size())

@@ -70,7 +70,8 @@ def Cleave_Dialect : Dialect {
 
     The verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it
     has its type, (C4) `cleave.phase` is "backward", (C5) `cleave.kind` is a kind
-    of `ir/graph/SlotKind.h`, (C6) `cleave.indices` has entries `#cleave.indices`, each with as many starts as sizes.
+    of `ir/graph/SlotKind.h`, (C6) `cleave.indices` has entries `#cleave.indices`, each with as many starts as sizes,
+    (C7) `cleave.stage` lies in [0, 2^20).
 
     Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
     types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the

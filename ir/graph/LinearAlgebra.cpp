@@ -34,8 +34,9 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 
 /// The number of windows of `kernel` elements, `dilation` apart, at distances of `stride`; `low` and `high`: padding.
 static int64_t windows(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
-  int64_t room = size + low + high - dilation * (kernel - 1) - 1;
-  return room < 0 ? 0 : room / stride + 1;
+  using Wide = __int128; // sizes of IR text may be any
+  const Wide room = Wide(size) + low + high - Wide(dilation) * (kernel - 1) - 1;
+  return room < 0 ? 0 : static_cast<int64_t>(std::min<Wide>(room / stride + 1, INT64_MAX));
 }
 
 static bool allAtLeast(ArrayRef<int64_t> values, size_t count, int64_t least) {

@@ -148,7 +148,7 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
     return broken(loc, getOperationName(), "C1: the rank is ", shape.size(), ", starts has ", starts.size(),
                   " values and sizes ", sizes.size());
   for (size_t i = 0; i < shape.size(); ++i)
-    if (starts[i] < 0 || sizes[i] < 1 || starts[i] + sizes[i] > shape[i])
+    if (starts[i] < 0 || sizes[i] < 1 || sizes[i] > shape[i] - starts[i])
       return broken(loc, getOperationName(), "C2: [", starts[i], ", ", starts[i], " + ", sizes[i],
                     ") is not within dimension ", i, " of size ", shape[i]);
   types.push_back(RankedTensorType::get(sizes, elementOf(op.getInput())));
@@ -173,7 +173,8 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc
     return broken(loc, getOperationName(), "C1: the rank is ", shape.size(), ", low has ", low.size(),
                   " values and high ", high.size());
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (low[i] < 0 || high[i] < 0)
+    constexpr int64_t most = int64_t(1) << 46; // a size
+    if (low[i] < 0 || high[i] < 0 || low[i] > most || high[i] > most || shape[i] > most)
       return broken(loc, getOperationName(), "C1: dimension ", i, " is padded by ", low[i], " and ", high[i]);
     shape[i] += low[i] + high[i];
   }

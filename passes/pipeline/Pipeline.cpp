@@ -92,6 +92,18 @@ void checkBatches(const CompileOptions &options) {
                                 options.evalBatch, microbatches));
 }
 
+/// Whether the elements that are read as indices are those of a sample of this shape.
+bool liesIn(ir::IndicesAttr indices, const std::vector<int64_t> &shape) {
+  bool fits = indices.getStart().size() == shape.size() && indices.getBelow() >= INT32_MIN &&
+              indices.getLeast() >= INT32_MIN && indices.getLeast() <= int64_t(1) << 31 &&
+              indices.getBelow() <= int64_t(1) << 46 && std::abs(indices.getIgnored() / 2) <= int64_t(1) << 45;
+  for (size_t d = 0; fits && d < shape.size(); ++d) {
+    const int64_t start = indices.getStart()[d], size = indices.getSize()[d];
+    fits = start >= 0 && size >= 1 && size <= shape[d] && start <= shape[d] - size;
+  }
+  return fits;
+}
+
 /// The inputs must be fields of the data that the plan describes.
 void checkInputs(ModuleOp module, const plan::DataT &data) {
   for (const char *name : {"forward", "eval"})
@@ -104,6 +116,11 @@ void checkInputs(ModuleOp module, const plan::DataT &data) {
         if (field == data.fields.end())
           throw userError(
               fmt::format("compile: @{} reads the input \"{}\", which is no field of the data", name, input));
+        if (auto list = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), ir::attr::indices))
+          for (auto indices : list.getAsRange<ir::IndicesAttr>())
+            if (!liesIn(indices, (*field)->shape))
+              throw userError(
+                  fmt::format("compile: @{} reads as indices what is no part of the data's field \"{}\"", name, input));
         const auto type = cast<RankedTensorType>(argument.getType());
         int64_t wanted = 1;
         for (const int64_t size : (*field)->shape)

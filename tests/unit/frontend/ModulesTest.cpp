@@ -125,6 +125,8 @@ TEST_CASE("rules of modules name themselves") {
   CHECK(has(wrong([](auto &, Tensor) { return rotaryEmbedding(full({4}, 1)); }), "rule rotaryEmbedding C1"));
   CHECK(has(wrong([](auto &, Tensor) { return rotaryEmbedding(full({4, 3}, 1)); }), "rule rotaryEmbedding C2"));
   CHECK(has(wrong([](auto &, Tensor x) { return rotaryEmbedding(x, {.start = -1}); }), "rule rotaryEmbedding C3"));
+  CHECK(has(wrong([](auto &, Tensor) { return rotaryEmbedding(expand(full({1, 2}, 1), {(1 << 26) + 1, 2})); }),
+            "rule rotaryEmbedding C5"));
   CHECK(has(wrong([](auto &, Tensor x) { return rmsNorm(x, full({3}, 1)); }), "rule rmsNorm C1"));
   CHECK(has(wrong([](auto &, Tensor x) { return groupNorm(x, 2); }), "rule groupNorm C2"));
   CHECK(has(wrong([](auto &, Tensor x) { return groupNorm(x, 1, full({3}, 1)); }), "rule groupNorm C3"));

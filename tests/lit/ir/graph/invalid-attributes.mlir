@@ -43,6 +43,12 @@ func.func @f(%x: tensor<2xi32> {cleave.indices = ["embedding"]}) {
   return
 }
 // -----
+func.func @f(%x: tensor<2xf32>) {
+  // expected-error @below {{C7: cleave.stage is 9223372036854775807, not in [0, 2^20)}}
+  %0 = cleave.exp %x {cleave.stage = 9223372036854775807 : i64} : tensor<2xf32>
+  return
+}
+// -----
 // expected-error @below {{C2: "cleave.trainable" is on a function}}
 func.func @f() attributes {cleave.trainable = true} {
   return
