@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <fmt/format.h>
 #include <iterator>
 #include <map>
@@ -19,14 +18,13 @@ constexpr std::array splits{Split::Train, Split::Eval};
 using Samples = std::vector<int64_t>;
 
 std::vector<uint8_t> bytesOf(const Samples &samples) {
-  std::vector<uint8_t> bytes(samples.size() * sizeof(int64_t));
-  std::memcpy(bytes.data(), samples.data(), bytes.size());
-  return bytes;
+  const auto *from = reinterpret_cast<const uint8_t *>(samples.data());
+  return {from, from + samples.size() * sizeof(int64_t)};
 }
 
 Samples samplesIn(const std::vector<uint8_t> &bytes) {
   Samples samples(bytes.size() / sizeof(int64_t));
-  std::memcpy(samples.data(), bytes.data(), samples.size() * sizeof(int64_t));
+  std::copy_n(bytes.begin(), samples.size() * sizeof(int64_t), reinterpret_cast<uint8_t *>(samples.data()));
   return samples;
 }
 
