@@ -69,7 +69,7 @@ EarlyBuffers::Buffer EarlyBuffers::takeFor(size_t bytes) {
 
 void EarlyBuffers::grow(Buffer &buffer, size_t bytes) {
   std::unique_ptr<std::byte[]> larger(new std::byte[bytes]);
-  std::memcpy(larger.get(), buffer.memory.get(), buffer.used);
+  std::copy_n(buffer.memory.get(), buffer.used, larger.get());
   held += bytes - buffer.used;
   buffer = {std::move(larger), bytes, bytes};
 }

@@ -5,6 +5,7 @@
 #include "runtime/pictures/Shards.h"
 #include "tests/unit/runtime/session/TestPlans.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -35,7 +36,7 @@ std::vector<uint8_t> contentOf(const std::string &path) {
 ByteSource inMemory(const std::vector<uint8_t> &bytes) {
   return {"a.shard", bytes.size(), [&bytes](void *to, size_t count, uint64_t at) {
             REQUIRE(at + count <= bytes.size());
-            std::memcpy(to, bytes.data() + at, count);
+            std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count, static_cast<uint8_t *>(to));
           }};
 }
 
