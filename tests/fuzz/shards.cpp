@@ -2,8 +2,8 @@
 #include "runtime/pictures/Shards.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 using namespace cleave;
 
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const ByteSource source{"fuzz", size, [&](void *to, size_t count, uint64_t at) {
                             if (at > size || count > size - at)
                               std::abort();
-                            std::memcpy(to, data + at, count);
+                            std::copy_n(data + at, count, static_cast<uint8_t *>(to));
                           }};
   const auto within = [&](const ShardPicture &picture) {
     if (picture.offset > size || picture.size > size - picture.offset || picture.label < 0)
