@@ -7,7 +7,7 @@ import programs
 from e2e import Case
 from programs import run
 
-SAMPLES = ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "seq")
+SAMPLES = ("mlp", "convnet", "gpt", "resnet", "vit", "llama", "lstm")
 
 
 class Sizes(Case):
