@@ -107,4 +107,8 @@ def GatherEarlyPass : Pass<"gather-early", "::mlir::func::FuncOp"> {
   let summary = "Moves all-gathers in front of the work that may run beside them";
 }
 
+def CombineReductionsPass : Pass<"combine-reductions", "::mlir::func::FuncOp"> {
+  let summary = "Combines small all-reduces that do not depend on each other into one message";
+}
+
 #endif // CLEAVE_PASSES

@@ -31,6 +31,12 @@ void DistDialect::initialize() {
       >();
 }
 
+/// Whether an op may have results of which the sharding is known and others of which it is not: ops of the local phase
+/// that stand for several ops.
+static bool standsForSeveral(Operation *op) {
+  return isa<cleave::ir::FusionOp, AllReduceOp>(op) || op->getName().getDialectNamespace() == "library";
+}
+
 /// An entry for each result, of which the last ones may be missing; unit: unknown.
 static LogicalResult verifyEntries(Operation *op, NamedAttribute attribute) {
   auto entries = cast<ArrayAttr>(attribute.getValue());
@@ -39,7 +45,7 @@ static LogicalResult verifyEntries(Operation *op, NamedAttribute attribute) {
                                  << op->getNumResults() << " results";
   for (Attribute entry : entries)
     if (!(attribute.getName() == attr::shardings ? isa<ShardingAttr>(entry) : isa<TypeAttr>(entry)) &&
-        !(isa<UnitAttr>(entry) && isa<cleave::ir::FusionOp>(op)))
+        !(isa<UnitAttr>(entry) && standsForSeveral(op)))
       return op->emitError("C4: ") << attribute.getName() << " has the entry " << entry;
   return success();
 }

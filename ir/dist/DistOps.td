@@ -45,9 +45,10 @@ def Dist_Dialect : Dialect {
     | `dist.stage`, `dist.class` | local functions | i64 |
     | `dist.segment` | local functions | string |
 
-    An entry for a result of a `cleave.fusion` may be a unit attribute: unknown. The verifier checks for each attribute of the
-    dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it has its type, (C4) lists have entries of the right
-    type, and not more than there are results, (C5) `dist.gathered` has one of its values.
+    An entry of an op that stands for several (a fusion, a library call, an all-reduce) may be a unit attribute: unknown. The
+    verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it has its
+    type, (C4) lists have entries of the right type, and not more than there are results, (C5) `dist.gathered` has one of its
+    values.
 
     Constraints are numbered per op (C1, C2, ...).
   }];

@@ -3,6 +3,7 @@
 #include "ir/graph/Graph.h"
 #include "passes/codegen/nest/FromFusion.h"
 #include "passes/fuse/Rewrites.h"
+#include "passes/rewrite/Values.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -108,19 +109,6 @@ mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::O
   return paths.empty() ? nullptr : mlir::StringAttr::get(context, text);
 }
 
-/// The outputs' entries of attribute `name` on their ops, unit for an output without one; null if there are none.
-mlir::ArrayAttr gather(mlir::MLIRContext *context, const std::vector<mlir::Value> &outputs, llvm::StringRef name) {
-  llvm::SmallVector<mlir::Attribute> entries;
-  for (mlir::Value output : outputs) {
-    auto array = output.getDefiningOp()->getAttrOfType<mlir::ArrayAttr>(name);
-    const unsigned number = mlir::cast<mlir::OpResult>(output).getResultNumber();
-    entries.push_back(array && number < array.size() ? array[number] : mlir::UnitAttr::get(context));
-  }
-  if (llvm::all_of(entries, llvm::IsaPred<mlir::UnitAttr>))
-    return nullptr;
-  return mlir::ArrayAttr::get(context, entries);
-}
-
 ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &ops) {
   mlir::MLIRContext *context = ops[0]->getContext();
   auto [inputs, outputs] = groups.border(ops);
@@ -156,9 +144,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);
-  for (llvm::StringRef name : {dist::attr::shardings, dist::attr::globals})
-    if (mlir::ArrayAttr entries = gather(context, outputs, name))
-      fusion->setAttr(name, entries);
+  carryShardings(outputs, fusion);
   for (auto [output, result] : llvm::zip(outputs, fusion.getResults()))
     output.replaceUsesWithIf(
         result, [&](mlir::OpOperand &use) { return std::find(ops.begin(), ops.end(), use.getOwner()) == ops.end(); });

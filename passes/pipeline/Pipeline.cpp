@@ -19,6 +19,7 @@
 #include "passes/fuse/KernelCostTable.h"
 #include "passes/layout/Layout.h"
 #include "passes/optimizer/Optimizer.h"
+#include "passes/overlap/Combine.h"
 #include "passes/overlap/Overlap.h"
 #include "passes/pipeline/PartitionPasses.h"
 #include "passes/pipeline/PhaseRunner.h"
@@ -275,15 +276,14 @@ void forwardAsEval(partitioner::LocalPrograms &applied) {
   applied.evalMixes = std::exchange(applied.trainMixes, "");
 }
 
-/// The functions of all classes by stage and segment.
+/// The functions of the same segment in all classes of a stage, for every segment.
 std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>>
-bySegment(const std::vector<ClassFunctions> &classes) {
+bySegment(const partitioner::LocalPrograms &applied, const std::vector<ClassFunctions> &classes) {
   std::map<std::pair<int64_t, std::string>, SmallVector<func::FuncOp>> found;
-  for (const ClassFunctions &functions : classes)
+  for (const auto &[rankClass, functions] : llvm::zip_equal(applied.classes, classes))
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation})
       for (const NamedFunction &one : *list)
-        found[{one.function->getAttrOfType<IntegerAttr>(dist::attr::stage).getInt(), one.segment.str()}].push_back(
-            one.function);
+        found[{rankClass.position, one.segment.str()}].push_back(one.function);
   return found;
 }
 
@@ -298,10 +298,11 @@ CollectiveStreams streamsOf(const CompileOptions &options, Target target, const 
 
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
-/// stashes are chosen first, because the functions that write and read a stash must agree. Collectives are reordered
-/// last, among the final ops.
-void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, CollectiveStreams streams,
-                   KernelCostTable &costs, const Stops &stops) {
+/// stashes are chosen first, because the functions that write and read a stash must agree; small all-reduces are combined
+/// before fusion, which may then compute their operands in one kernel. Collectives are reordered last, among the final
+/// ops.
+void selectAndFuse(const partitioner::LocalPrograms &applied, const std::vector<ClassFunctions> &classes, Target target,
+                   CollectiveStreams streams, KernelCostTable &costs, const Stops &stops) {
   SmallVector<func::FuncOp> all;
   for (const ClassFunctions &functions : classes)
     for (const std::vector<NamedFunction> *list : {&functions.training, &functions.evaluation}) {
@@ -309,6 +310,9 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, Co
       layOutStashes(bare(*list));
       llvm::append_range(all, bare(*list));
     }
+  const auto segments = bySegment(applied, classes);
+  for (const auto &[segment, functions] : segments)
+    combineReductions(functions);
   forEachInParallel(all, [&](func::FuncOp function) {
     throwIfStopped(stops);
     select(function, target);
@@ -316,7 +320,7 @@ void selectAndFuse(const std::vector<ClassFunctions> &classes, Target target, Co
     eraseDeadOps(function);
   });
   if (streams != CollectiveStreams::None)
-    for (auto &[segment, functions] : bySegment(classes))
+    for (const auto &[segment, functions] : segments)
       gatherEarly(functions, streams);
 }
 
@@ -365,7 +369,7 @@ std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const Comp
   std::vector<ClassFunctions> functions = functionsOf(applied);
   const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
   const CollectiveStreams streams = streamsOf(options, target, applied.decisions.mesh);
-  selectAndFuse(functions, target, streams, *costs, options.stops);
+  selectAndFuse(applied, functions, target, streams, *costs, options.stops);
   PhaseRunner(phaseNames, options.printAfter, !options.trial, options.stops).end("fuse", *applied.module);
   PlanBuilder plan(applied, options, target, streams); // export
   for (size_t c = 0; c < functions.size(); ++c) {

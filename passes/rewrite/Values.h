@@ -18,5 +18,8 @@ bool isFloat(mlir::Value value);
 std::string locationText(mlir::Location location);
 /// A string attribute of an op or argument, "" if missing.
 llvm::StringRef textAttr(mlir::Operation *op, llvm::StringRef name);
+/// Gives `op`, whose results replace these results of other ops, their dist.shardings and dist.globals: an entry a
+/// result, unit where unknown; no attribute if none is known.
+void carryShardings(llvm::ArrayRef<mlir::Value> replaced, mlir::Operation *op);
 
 } // namespace cleave::passes

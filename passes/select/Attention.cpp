@@ -1,6 +1,7 @@
 // Attention as a library call. Queries, keys and values are read in place from the projection that holds all heads. The
 // result is written in the layout that the next op reads. Gradients are written directly into the gradient of the
 // projection, if the three of them fill it.
+#include "passes/rewrite/Values.h"
 #include "passes/select/Selection.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 // Chooses library calls for convolutions and embedding gradients; writes the pieces of concatenations in place.
+#include "passes/rewrite/Values.h"
 #include "passes/select/Selection.h"
 #include "passes/simplify/Simplify.h"
 
@@ -133,22 +134,6 @@ bool definedBefore(Value value, Operation *op) {
 }
 
 void carryMarks(Operation *op, Operation *call) { call->setDiscardableAttrs(op->getDiscardableAttrDictionary()); }
-
-void carryShardings(ArrayRef<Value> results, Operation *call) {
-  for (StringRef key : {StringRef(dist::attr::shardings), StringRef(dist::attr::globals)}) {
-    SmallVector<Attribute> entries;
-    for (Value result : results) {
-      auto array = result.getDefiningOp()->getAttrOfType<ArrayAttr>(key);
-      const size_t number = cast<OpResult>(result).getResultNumber();
-      if (!array || number >= array.size())
-        break; // entries are found by the number of their result
-      entries.push_back(array[number]);
-    }
-    call->removeDiscardableAttr(key);
-    if (!entries.empty())
-      call->setDiscardableAttr(key, ArrayAttr::get(call->getContext(), entries));
-  }
-}
 
 bool isWidening(Operation *op) {
   auto cast = dyn_cast<ir::CastOp>(op);

@@ -22,8 +22,6 @@ llvm::SmallVector<mlir::Value> addends(ir::AddOp sum);
 
 /// Gives `call` the path, stage, phase and shardings of the graph op that it computes.
 void carryMarks(mlir::Operation *op, mlir::Operation *call);
-/// Gives `call`, whose results replace these values, their shardings.
-void carryShardings(llvm::ArrayRef<mlir::Value> results, mlir::Operation *call);
 
 struct OperandView {
   mlir::Value base;

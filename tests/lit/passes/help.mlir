@@ -12,6 +12,7 @@
 // CHECK: --assign-stages {{.*}} Cuts a traced model into pipeline stages
 // CHECK: --build-optimizer {{.*}} Builds @update
 // CHECK: --channels-last
+// CHECK: --combine-reductions
 // CHECK: --decompose
 // CHECK-NEXT: --attention=<value>
 // CHECK: --differentiate {{.*}} Reverse-mode differentiation
