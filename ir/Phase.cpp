@@ -143,6 +143,8 @@ private:
       return fmt::format("has an argument {} that is no tensor of the graph", i);
     if (!arguments.try_emplace({kind, is}, function.getArgumentTypes()[i]).second)
       return fmt::format("has two arguments of kind \"{}\" with name \"{}\"", ir::text(kind), is);
+    if (arguments.count({SlotKind::Parameter, is}) && arguments.count({SlotKind::Buffer, is}))
+      return fmt::format("has a parameter and a buffer with name \"{}\"", is);
     return "";
   }
 

@@ -16,6 +16,7 @@
 // RUN: sed 's/cleave.name = "w", //' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=FORM
 // RUN: sed 's/cleave.name = "w"/cleave.name = ""/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NONAME
 // RUN: sed 's/cleave.name="label"/cleave.name="image"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: sed 's/cleave.kind="input", cleave.name="label"/cleave.kind="buffer", cleave.name="w"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NAMESAKE
 // RUN: sed 's/cleave.kind="input", cleave.name="label"/cleave.kind="gradient", cleave.name="label"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: sed 's/cleave.kind="weight"/cleave.kind="correct"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=NOWEIGHT
 // RUN: sed 's/cleave.path = "fc"/cleave.path = "\\00"/' %s | not cleave-opt --differentiate 2>&1 | FileCheck %s --check-prefix=PATH
@@ -35,6 +36,7 @@
 // FORM: error: differentiate: @forward has no cleave.name at argument 1
 // NONAME: error: differentiate: @forward has an argument 1 whose name is empty or has control characters
 // TWICE: error: differentiate: @forward has two arguments of kind "input" with name "image"
+// NAMESAKE: error: differentiate: @forward has a parameter and a buffer with name "w"
 // KIND: error: differentiate: @forward has an argument 2 of kind "gradient"
 // NOWEIGHT: error: differentiate: @forward has no result of kind "weight"
 // PATH: error: differentiate: @forward has a cleave.matmul whose cleave.path has control characters
