@@ -245,6 +245,13 @@ void checkStages(const Layers &layers, const Stages &stages, int64_t count) {
       throw userError(fmt::format("stages: stage {} has no parameters: no op that runs in it reads one", s));
 }
 
+bool hasLoss(func::FuncOp function) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (ir::resultKind(function, i) == ir::SlotKind::Loss)
+      return true;
+  return false;
+}
+
 // Stages of the ops that each line of the user's code created outside any module.
 using StagesByPlace = DenseMap<Location, std::set<int64_t>>;
 
@@ -310,7 +317,7 @@ Strategy assignStages(ModuleOp module, Strategy strategy) {
                         : count == 1             ? Stages(layers.size(), 0)
                         : marked                 ? stagesByMarks(layers, strategy)
                                                  : stagesByCost(forward, layers, strategy);
-  if (count > 1)
+  if (count > 1 && hasLoss(forward)) // a prediction lacks what only the loss reads
     checkStages(layers, stages, count);
   if (strategy.stages.empty() && marked && count > 1)
     strategy.origins["stages"] = "code";

@@ -94,14 +94,15 @@ class Pictures(Case):
         self.assertIn("3 classes, 18 training and 9 evaluation pictures", text)
         self.assertIn("no file is damaged", text)
         bad = self.damage(folder)
-        code, out, err = run("cleave", "data", folder, "--json")
+        code, out, err = run("cleave", "data", folder)
         self.assertEqual((code, err), (3, f"error: {folder}: 3 of 27 pictures cannot be used\n"))
-        found = json.loads(out)
+        self.assertIn("3 damaged files:", out)
+        found = json.loads(self.ok("cleave", "data", folder, "--json"))
         self.assertEqual([found[k] for k in ("kind", "classes", "train", "val", "bad")], ["folder", CLASSES, 18, 9, 3])
         self.assertEqual([f["file"] for f in found["files"]], bad)
         self.assertTrue(all("ends before" in f["problem"] for f in found["files"]), found["files"])
         self.assertEqual(found["sizes"]["median"], [37, 23])
-        tars = json.loads(run("cleave", "data", self.tars(folder), "--json")[1])
+        tars = json.loads(self.ok("cleave", "data", self.tars(folder), "--json"))
         self.assertEqual([tars[k] for k in ("kind", "classes", "train", "bad")], ["tars", ["0", "1", "2"], 18, 3])
 
     def test_what_cannot_be_read(self):

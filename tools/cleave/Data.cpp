@@ -130,7 +130,7 @@ int data(int argc, char **argv) {
       text += "  " + wrong + "\n";
     }
   fmt::print("{}", json ? jsonText(report) + "\n" : text);
-  if (report["bad"] != 0)
+  if (report["bad"] != 0 && !json) // who asked for JSON reads "bad"
     throw environmentError(fmt::format("{}: {} of {} pictures cannot be used", folder, report["bad"].get<size_t>(),
                                        train.count() + val.count()));
   return 0;
