@@ -15,7 +15,7 @@ void reduceRule(ir::ReduceOp op, Grads g, Adjoints &a) {
   GraphBuilder &e = a.e;
   Value x = op.getInput();
   Dims shape = shapeOf(x), dropped = op.getDims();
-  if (op.getKind() == ir::ReduceKind::Sum)
+  if (op.getKind() == ir::ReduceKind::Sum || llvm::all_of(dropped, [&](int64_t dim) { return shape[dim] == 1; }))
     return a.add(x, e.broadcastBack(g[0], shape, dropped));
   Value chosen = e.compare(ir::Predicate::Eq, x, e.broadcastBack(op.getResult(), shape, dropped));
   Value count = e.sum(e.toF32(chosen), dropped); // half types cannot count beyond 256 or 2048

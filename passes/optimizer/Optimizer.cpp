@@ -44,7 +44,7 @@ struct Scalars {
   Value gradientScale;                       // static count / weight, times clipping, divided by the loss scale
   Value lossScale, cleanSteps, skippedSteps; // states, if there is a loss scale
   Value finite;                              // i1: whether the step is applied
-  Value averaged;                            // what an average takes of the parameter: all of it in the first step
+  Value firstStep;                           // i1: whether averages begin with the parameters
   Value stepSize, inverseRootBiasCorrection; // lr / (1 - beta1^step) (SGD: lr), 1 / sqrt(1 - beta2^step)
   std::map<double, Value> steps;             // by a parameter's lr factor: stepSize * factor
   std::map<double, Value> kept;              // AdamW, by factor * decay: 1 - lr * factor * decay
@@ -253,7 +253,7 @@ void UpdateBuilder::prepareScalars() {
   }
   scalars.gradientScale = scale;
   if (settings.ema > 0)
-    scalars.averaged = e.select(e.compare(ir::Predicate::Le, scalars.step, 1), scalar(1), scalar(1 - settings.ema));
+    scalars.firstStep = e.compare(ir::Predicate::Le, scalars.step, 1);
   scalars.stepSize = scalars.lr;
   if (settings.kind == plan::OptimizerKind::Sgd)
     return;
@@ -283,7 +283,8 @@ Value UpdateBuilder::update(Parameter &p) {
   Value after = settings.kind == plan::OptimizerKind::Sgd ? sgd(p, gradient) : adam(p, gradient);
   if (settings.ema > 0) {
     Value &average = p.states.back();
-    average = e.add(average, e.mul(e.splat(scalars.averaged, shape), e.sub(after, average)));
+    Value moved = e.add(average, e.scale(e.sub(after, average), 1 - settings.ema));
+    average = e.select(e.splat(scalars.firstStep, shape), after, moved);
   }
   after = e.cast(after, p.type.getElementType());
   if (!lossScale)

@@ -82,6 +82,13 @@ bool computes(Operation *op) {
   return !isa<ir::CastOp, ir::ReshapeOp, ir::TransposeOp, ir::SliceOp>(op) || llvm::all_of(op->getUsers(), computes);
 }
 
+/// Whether the op looks for the elements that are equal to a maximum, as the gradient of one does: a copy that rounds
+/// otherwise may have none.
+bool findsEqual(Operation *op) {
+  auto compare = dyn_cast<ir::CompareOp>(op);
+  return compare && compare.getPredicate() == ir::Predicate::Eq;
+}
+
 /// What the op may compare with 0 in place of relu(x): x, before it is rounded to bf16, which has f32's exponents.
 Value sameSign(Operation &op, Value value) {
   auto compare = dyn_cast<ir::CompareOp>(op);
@@ -114,7 +121,7 @@ void recomputeNormResults(func::FuncOp train) {
     return copy->second;
   };
   for (Operation &op : llvm::make_early_inc_range(train.getBody().front().without_terminator())) {
-    if (!isBackward(&op) || !computes(&op))
+    if (!isBackward(&op) || !computes(&op) || findsEqual(&op))
       continue;
     for (OpOperand &operand : op.getOpOperands()) {
       const Value value = operand.get();
