@@ -1,6 +1,6 @@
 // Options of a compilation. No MLIR in this header.
 #pragma once
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "runtime/base/Precision.h"
 #include "runtime/base/Stopped.h"
 #include "runtime/base/Target.h"
@@ -18,7 +18,7 @@ class KernelCostTable;
 struct SearchCache;
 
 struct CompileOptions {
-  partitioner::Strategy strategy;
+  partitioner::Decisions strategy;
   int64_t batch = 0;     // global; the traced functions take batch / strategy.microbatches rows
   int64_t evalBatch = 0; // the same for @eval; 0: batch
   uint64_t seed = 0;

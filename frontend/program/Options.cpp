@@ -2,7 +2,7 @@
 #include "frontend/program/Options.h"
 #include "frontend/program/ResolvedOptions.h"
 #include "partitioner/schedule/Schedule.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "runtime/checkpoint/TrainingJson.h"
 #include "runtime/plan/Inputs.h"
 #include "runtime/plan/OptimizerFields.h"
@@ -267,16 +267,19 @@ std::vector<Option> compileOptions() {
       {.name = "--layout",
        .field = &Run::layout,
        .type = "NAME",
-       .uses = {{compile, "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on CPUs, and on GPUs "
-                          "unless --precision is fp32"}},
+       .uses = {{compile,
+                 "layout of convolutions: nchw, nhwc (channels last), or auto (default): nhwc on CPUs, and on GPUs "
+                 "unless --precision is fp32"}},
        .words = {"auto", "nchw", "nhwc"},
        .ranks = Agree::Value,
        .refused = "which has a fixed layout"},
       {.name = "--winograd",
        .field = &Run::winograd,
        .type = "WHEN",
-       .uses = {{compile, "whether convolutions of f32 or bf16 with 3 x 3 or 5 x 5 windows and stride 1 may use Winograd's method, "
-                          "which multiplies less and rounds more: auto (default), where it is faster, never, or always"}},
+       .uses =
+           {{compile,
+             "whether convolutions of f32 or bf16 with 3 x 3 or 5 x 5 windows and stride 1 may use Winograd's method, "
+             "which multiplies less and rounds more: auto (default), where it is faster, never, or always"}},
        .words = {"auto", "never", "always"},
        .ranks = Agree::Value,
        .refused = "which chooses the methods of convolutions"},

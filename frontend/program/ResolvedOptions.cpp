@@ -6,7 +6,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/schedule/Named.h"
-#include "partitioner/strategy/Request.h"
+#include "partitioner/strategy/DecisionTable.h"
 #include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
@@ -25,7 +25,7 @@ namespace cleave {
 
 namespace {
 
-using partitioner::Request;
+using partitioner::Strategy;
 using Words = std::vector<std::string>;
 
 constexpr int64_t mostSamplesOfBatch = std::numeric_limits<int32_t>::max();
@@ -129,8 +129,8 @@ std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) 
 }
 
 /// What the options ask of the split, besides the strategy file.
-Request askedOf(const RunOptions &options, bool searched = false) {
-  Request asked;
+Strategy askedOf(const RunOptions &options, bool searched = false) {
+  Strategy asked;
   asked.mesh = askedMesh(options, searched);
   if (!options.schedule.empty())
     asked.schedule = options.schedule;
@@ -157,16 +157,16 @@ bool repeats(const RunOptions &options) {
 bool hasRequest(const RunOptions &options) { return isStrategyFile(options.strategy) || repeats(options); }
 
 /// What the file and the options ask for together; they must agree on the mesh.
-Request fileWith(const RunOptions &options, const Request &asked) {
+Strategy fileWith(const RunOptions &options, const Strategy &asked) {
   if (repeats(options)) {
-    Request stored =
-        Request::parse(text(PlanFile::load(options.like)->plan().strategy()), "the strategy of " + options.like);
+    Strategy stored =
+        Strategy::parse(text(PlanFile::load(options.like)->plan().strategy()), "the strategy of " + options.like);
     const bool moves = options.devices > 0 && stored.mesh && stored.mesh->ranks() != options.devices;
     if (moves || !options.strategy.empty()) // to another number of devices, or another kind of mesh
       stored.origins["mesh"] = stored.origins["stages"] = "search";
     return stored.askedAgain(asked);
   }
-  const Request file = Request::load(options.strategy).askedBy("file");
+  const Strategy file = Strategy::load(options.strategy).askedBy("file");
   if (file.mesh && asked.mesh && *file.mesh != *asked.mesh)
     throw userError(fmt::format("--mesh {}: the strategy file {} has the mesh {}", options.mesh, options.strategy,
                                 partitioner::meshText(*file.mesh)));
@@ -177,17 +177,15 @@ Request fileWith(const RunOptions &options, const Request &asked) {
 }
 
 /// Refuses what a mesh cannot have. `asked`: the part of `all` that options ask for.
-void checkAxes(const Request &all, const Request &asked, const Mesh &mesh) {
-  if (!all.sequence.value_or("").empty() && mesh.size(AxisRole::Tensor) == 1)
-    throw userError(fmt::format("{}: the mesh must have tp > 1, it is {}",
-                                asked.sequence ? "--sequence-parallel" : "sequence", partitioner::meshText(mesh)));
-  if (all.zero.value_or(0) && mesh.size(AxisRole::Data) == 1)
-    throw userError(fmt::format("{} {}: the mesh must have dp > 1, it is {}",
-                                asked.zero ? "--zero" : "zero =", *all.zero, partitioner::meshText(mesh)));
+void checkAxes(const Strategy &all, const Strategy &asked, const Mesh &mesh) {
+  const partitioner::Decisions decided = all.decided();
+  for (const partitioner::DecisionRow *row : partitioner::excludedBy(mesh, decided))
+    throw userError(fmt::format("{}: the mesh must have {} > 1, it is {}", row->refused(decided, row->given(asked)),
+                                axisName(*row->axis), partitioner::meshText(mesh)));
 }
 
 /// Whether a request leaves nothing to a search.
-bool isComplete(const Request &pins) {
+bool isComplete(const Strategy &pins) {
   if (!pins.mesh || !pins.schedule || !pins.microbatches)
     return false;
   const auto alone = [&](AxisRole role) { return pins.mesh->size(role) == 1; };
@@ -203,7 +201,7 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   bool file = hasRequest(options),
        open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
   if (isStrategyFile(options.strategy) && options.mesh.empty() && options.devices > 0)
-    open = !Request::load(options.strategy).mesh;
+    open = !Strategy::load(options.strategy).mesh;
   if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
     file = open = PlanFile::load(options.like)->plan().search() ||
                   ((cluster || !kind) && !fileWith(options, askedOf(options, true)).mesh);
@@ -211,7 +209,7 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
     return std::nullopt;
   if (!cluster && devicesOf(options) == 0)
     throw userError("--strategy auto: needs --devices N, --mesh AXES or --cluster FILE: the devices to split over");
-  const Request asked = askedOf(options, true);
+  const Strategy asked = askedOf(options, true);
   partitioner::SpaceRequest request;
   request.pins = file ? fileWith(options, asked) : asked;
   if (request.pins.schedule == partitioner::searchedSchedule && request.pins.order.empty()) {
@@ -244,9 +242,9 @@ partitioner::Cluster assumedCluster(int64_t devices) {
   return cluster;
 }
 
-partitioner::Strategy chooseStrategy(const RunOptions &options) {
-  const Request asked = askedOf(options), all = hasRequest(options) ? fileWith(options, asked) : asked;
-  partitioner::Strategy strategy = all.decided();
+partitioner::Decisions chooseStrategy(const RunOptions &options) {
+  const Strategy asked = askedOf(options), all = hasRequest(options) ? fileWith(options, asked) : asked;
+  partitioner::Decisions strategy = all.decided();
   partitioner::checkStageCount(strategy);
   if (!all.chunks && all.stages.empty() && all.order.empty()) {
     const bool searched = strategy.schedule == partitioner::searchedSchedule;

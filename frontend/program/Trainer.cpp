@@ -363,7 +363,7 @@ std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   const passes::Trace traced = [&](int64_t rows, int64_t evalRows) {
     return impl->traceRows(resolved, rows, evalRows);
   };
-  const auto chosen = partitioner::Strategy::parse(text(file->plan().strategy()), "the plan");
+  const auto chosen = partitioner::Decisions::parse(text(file->plan().strategy()), "the plan");
   return passes::withRecord(file->plan(), resolved.cluster, nullptr,
                             passes::alternativesTo(traced, Impl::forThisMachine(resolved), chosen));
 }

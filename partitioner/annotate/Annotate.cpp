@@ -41,7 +41,7 @@ static void eraseUnused(func::FuncOp func) {
       op.erase();
 }
 
-void assignShardings(func::FuncOp func, const Strategy &strategy, NamedShardings &named) {
+void assignShardings(func::FuncOp func, const Decisions &strategy, NamedShardings &named) {
   const ShardingProblem problem = readProblem(func, strategy, named);
   // Labels count the ops of the forward and the backward pass.
   const bool train = func.getName() == "train";

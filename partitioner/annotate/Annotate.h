@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/dist/Dist.h"
 #include "ir/dist/Sharding.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -20,7 +20,7 @@ using NamedShardings = std::map<std::string, Sharding>;
 /// have the sharding of their parameter; gradients and metrics may stay partial (over dp), everything else is
 /// replicated.
 /// Throws userError for a rule that names an unknown dimension or axis.
-void assignShardings(mlir::func::FuncOp func, const Strategy &strategy, NamedShardings &named);
+void assignShardings(mlir::func::FuncOp func, const Decisions &strategy, NamedShardings &named);
 
 /// The sharding of a value after assignShardings, valid as long as the context; and the same as an attribute.
 const Sharding &shardingOf(mlir::Value value);

@@ -13,7 +13,7 @@ using namespace mlir;
 
 namespace cleave::partitioner {
 
-void checkRules(func::FuncOp train, const Strategy &strategy) {
+void checkRules(func::FuncOp train, const Decisions &strategy) {
   for (const ShardRule &rule : strategy.shard) {
     bool matched = false;
     for (const BlockArgument argument : train.getArguments()) {
@@ -28,7 +28,7 @@ void checkRules(func::FuncOp train, const Strategy &strategy) {
 }
 
 // Rejects an axis tp that splits nothing, because all of its ranks would do the same work.
-static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
+static void checkTensorAxis(func::FuncOp train, const Decisions &strategy) {
   if (strategy.mesh.size(AxisRole::Tensor) == 1)
     return;
   bool used =
@@ -44,7 +44,7 @@ static void checkTensorAxis(func::FuncOp train, const Strategy &strategy) {
                                 strategy.mesh.size(AxisRole::Tensor)));
 }
 
-NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
+NamedShardings annotateTrain(ModuleOp step, const Decisions &strategy) {
   auto train = step.lookupSymbol<func::FuncOp>("train");
   checkRules(train, strategy);
   NamedShardings named;
@@ -53,7 +53,7 @@ NamedShardings annotateTrain(ModuleOp step, const Strategy &strategy) {
   return named;
 }
 
-void annotateOthers(ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored) {
+void annotateOthers(ModuleOp step, const Decisions &strategy, NamedShardings &named, const NamedShardings &stored) {
   auto train = step.lookupSymbol<func::FuncOp>("train"), update = step.lookupSymbol<func::FuncOp>("update"),
        eval = step.lookupSymbol<func::FuncOp>("eval"), weights = step.lookupSymbol<func::FuncOp>("weights");
   if (update) {

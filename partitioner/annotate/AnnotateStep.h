@@ -14,15 +14,16 @@ void splitTiedGradients(mlir::func::FuncOp train);
 void keepChangedBuffers(mlir::func::FuncOp train);
 
 /// Throws userError if a rule of the strategy matches no parameter or buffer among the arguments of a function.
-void checkRules(mlir::func::FuncOp function, const Strategy &strategy);
+void checkRules(mlir::func::FuncOp function, const Decisions &strategy);
 
 /// Gives every value of @train a sharding, inserts reshards where shardings differ, and marks partial sums. Returns the
 /// shardings of parameters and buffers. Throws userError for a rule that no tensor matches or that the model does not
 /// allow, and for an axis tp that splits nothing.
-NamedShardings annotateTrain(mlir::ModuleOp step, const Strategy &strategy);
+NamedShardings annotateTrain(mlir::ModuleOp step, const Decisions &strategy);
 
 /// The same for the other functions. Parameters have the shardings `named`; in @update, those of `stored` (Zero.h).
-void annotateOthers(mlir::ModuleOp step, const Strategy &strategy, NamedShardings &named, const NamedShardings &stored);
+void annotateOthers(mlir::ModuleOp step, const Decisions &strategy, NamedShardings &named,
+                    const NamedShardings &stored);
 
 /// In an annotated @train, computes the sums over dp that belong to a gradient in the type `cleave.reduce_dtype`, if
 /// the module has it, and casts the results back.

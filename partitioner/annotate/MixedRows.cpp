@@ -20,8 +20,8 @@ int64_t rowsOf(func::FuncOp function) {
   return 0;
 }
 
-Strategy aRankPerRow(int64_t rows) {
-  Strategy strategy;
+Decisions aRankPerRow(int64_t rows) {
+  Decisions strategy;
   strategy.mesh.axes = {{"dp", rows}, {"tp", 1}, {"pp", 1}};
   return strategy;
 }

@@ -17,7 +17,7 @@ namespace {
 
 class Reader {
 public:
-  Reader(func::FuncOp func, const Strategy &strategy, const NamedShardings &named, Marks demands)
+  Reader(func::FuncOp func, const Decisions &strategy, const NamedShardings &named, Marks demands)
       : func(func), strategy(strategy), named(named), demands(demands) {
     problem.mesh = strategy.mesh;
     problem.sequence = !strategy.sequence.empty();
@@ -41,7 +41,7 @@ public:
 
 private:
   func::FuncOp func;
-  const Strategy &strategy;
+  const Decisions &strategy;
   const NamedShardings &named;
   const Marks demands;
   ShardingProblem problem;
@@ -210,7 +210,7 @@ private:
 
 } // namespace
 
-ShardingProblem readProblem(func::FuncOp func, const Strategy &strategy, const NamedShardings &named, Marks marks) {
+ShardingProblem readProblem(func::FuncOp func, const Decisions &strategy, const NamedShardings &named, Marks marks) {
   return Reader(func, strategy, named, marks).read();
 }
 

@@ -12,7 +12,7 @@ enum class Marks : uint8_t { Read, Ignored };
 /// buffers have the sharding in `named`, or that of the strategy's rules, or are open. Gradients and states have the
 /// sharding of their parameter. Tensors and ops are numbered as the function lists them. Throws userError for an
 /// impossible rule or mark, and for fewer rows than dp.
-ShardingProblem readProblem(mlir::func::FuncOp func, const Strategy &strategy, const NamedShardings &named,
+ShardingProblem readProblem(mlir::func::FuncOp func, const Decisions &strategy, const NamedShardings &named,
                             Marks marks = Marks::Read);
 
 } // namespace cleave::partitioner

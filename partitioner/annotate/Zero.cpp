@@ -21,7 +21,7 @@ void setSharding(BlockArgument argument, const Sharding &sharding) {
 
 class Gatherer {
 public:
-  Gatherer(const Strategy &strategy) : eachSegment(strategy.zero == 3) {}
+  Gatherer(const Decisions &strategy) : eachSegment(strategy.zero == 3) {}
 
   void gather(BlockArgument parameter, const Sharding &stored) {
     const Sharding whole = shardingOf(parameter);
@@ -62,7 +62,7 @@ private:
 
 } // namespace
 
-NamedShardings storedShardings(ModuleOp step, const Strategy &strategy, const NamedShardings &whole) {
+NamedShardings storedShardings(ModuleOp step, const Decisions &strategy, const NamedShardings &whole) {
   if (strategy.zero == 0)
     return {};
   auto train = step.lookupSymbol<func::FuncOp>("train");
@@ -81,7 +81,7 @@ NamedShardings storedShardings(ModuleOp step, const Strategy &strategy, const Na
   return stored;
 }
 
-static void gatherParameters(func::FuncOp func, const Strategy &strategy, const NamedShardings &stored) {
+static void gatherParameters(func::FuncOp func, const Decisions &strategy, const NamedShardings &stored) {
   Gatherer gatherer(strategy);
   for (BlockArgument argument : func.getArguments())
     if (ir::argumentKind(argument) == ir::SlotKind::Parameter)
@@ -108,7 +108,7 @@ static void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
   }
 }
 
-void useStored(ModuleOp step, const Strategy &strategy, const NamedShardings &stored) {
+void useStored(ModuleOp step, const Decisions &strategy, const NamedShardings &stored) {
   for (const char *name : {"train", "eval"})
     if (auto func = step.lookupSymbol<func::FuncOp>(name))
       gatherParameters(func, strategy, stored);

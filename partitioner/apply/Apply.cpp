@@ -21,7 +21,7 @@ namespace cleave::partitioner {
 
 // If any tensor is split, every tensor gets a rule (`{}`: not split although it could be), so that the strategy in a
 // plan is complete and reads back unchanged.
-static std::vector<ShardRule> completeRules(const NamedShardings &named, const Strategy &strategy) {
+static std::vector<ShardRule> completeRules(const NamedShardings &named, const Decisions &strategy) {
   std::vector<ShardRule> rules;
   std::vector<std::string> names;
   const bool anySplit = llvm::any_of(
@@ -79,7 +79,7 @@ std::set<std::pair<int64_t, std::vector<std::string>>> splitsOf(ModuleOp module)
   return splits;
 }
 
-std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
+std::vector<RankClass> classesOf(const Decisions &strategy, ModuleOp module) {
   auto splits = splitsOf(module);
   const Mesh &mesh = strategy.mesh;
   std::map<std::pair<int64_t, std::vector<int64_t>>, RankClass> classes; // by position and share sizes
@@ -104,7 +104,7 @@ std::vector<RankClass> classesOf(const Strategy &strategy, ModuleOp module) {
   return result;
 }
 
-std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) {
+std::vector<StageInfo> stagesOf(const Decisions &strategy, const StepInfo &info) {
   std::vector<StageInfo> stages(static_cast<size_t>(strategy.stageCount()));
   for (size_t s = 0; s < stages.size(); ++s)
     if (s < strategy.stages.size())
@@ -127,7 +127,7 @@ std::vector<StageInfo> stagesOf(const Strategy &strategy, const StepInfo &info) 
 }
 
 /// A rank evaluates a microbatch on all of its stages before the next one.
-std::vector<ScheduleItem> evalItems(const Strategy &strategy) {
+std::vector<ScheduleItem> evalItems(const Decisions &strategy) {
   std::vector<ScheduleItem> items{{{SegmentKind::EvalBegin}, 0}};
   for (int64_t m = 0; m < strategy.microbatches; ++m)
     for (int64_t chunk = 0; chunk < strategy.chunks; ++chunk)
@@ -137,7 +137,7 @@ std::vector<ScheduleItem> evalItems(const Strategy &strategy) {
 }
 
 /// Inserts the segments of @weights behind the first item.
-void insertWeights(const Strategy &strategy, std::vector<ScheduleItem> &items) {
+void insertWeights(const Decisions &strategy, std::vector<ScheduleItem> &items) {
   std::vector<ScheduleItem> inserted;
   for (int64_t m = 0; m < strategy.microbatches; ++m)
     for (int64_t chunk = 0; chunk < strategy.chunks; ++chunk)
@@ -175,15 +175,16 @@ void declareMesh(ModuleOp module, const Mesh &mesh) {
 
 } // namespace
 
-Decisions decide(ModuleOp annotated, const Strategy &strategy, const NamedShardings &named) {
-  Strategy complete = strategy;
+Decisions decide(ModuleOp annotated, const Decisions &strategy, const NamedShardings &named) {
+  Decisions complete = strategy;
   complete.shard = completeRules(named, strategy);
   if (auto train = annotated.lookupSymbol<func::FuncOp>("train"))
     complete.marks = marksOf(train);
   const bool trains = annotated.lookupSymbol("update") != nullptr;
   if (trains && complete.schedule == searchedSchedule && complete.order.empty())
     chooseSchedule(annotated.lookupSymbol<func::FuncOp>("train"), complete);
-  return Decisions(std::move(complete), trains);
+  complete.complete(trains);
+  return complete;
 }
 
 LocalPrograms apply(ModuleOp annotated, const Decisions &strategy) {

@@ -7,7 +7,7 @@ namespace cleave::partitioner {
 
 /// Fills in what the strategy leaves open: a rule for every parameter and buffer, and for a training the schedule.
 /// `strategy` is the result of assignStages.
-Decisions decide(mlir::ModuleOp annotated, const Strategy &strategy, const NamedShardings &named);
+Decisions decide(mlir::ModuleOp annotated, const Decisions &strategy, const NamedShardings &named);
 
 /// Emits local programs with explicit collectives, messages and schedules. Deterministic, for any decisions, whoever
 /// made them.

@@ -27,7 +27,7 @@ double bytesOf(Value value, const Mesh &mesh) {
 }
 
 /// Costs of each stage if the backward pass is split.
-std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
+std::vector<StageCosts> costsOf(func::FuncOp train, const Decisions &strategy) {
   SegmentNumbers next;
   const Segmentation cut = cutSegments(train, strategy, next);
   const Mesh &mesh = strategy.mesh;
@@ -60,7 +60,7 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Strategy &strategy) {
 
 } // namespace
 
-void chooseSchedule(func::FuncOp train, Strategy &strategy) {
+void chooseSchedule(func::FuncOp train, Decisions &strategy) {
   const std::vector<StageCosts> stages = costsOf(train, strategy);
   const Schedule shape{searchedSchedule, strategy.mesh.size(AxisRole::Pipeline), strategy.chunks, strategy.microbatches,
                        strategy.placement};

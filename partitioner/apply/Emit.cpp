@@ -23,8 +23,8 @@ namespace cleave::partitioner {
 namespace {
 
 /// The sharding in slices of 1 / tp in which a value that is replicated over tp is sent to another stage. Empty if the
-/// value is sent whole (see Strategy::scatterGather).
-std::optional<Sharding> slices(Value value, const Strategy &strategy) {
+/// value is sent whole (see Decisions::scatterGather).
+std::optional<Sharding> slices(Value value, const Decisions &strategy) {
   const int64_t bytes = ir::tensorType(value).getNumElements() * ir::tensorType(value).getElementTypeBitWidth() / 8 /
                         strategy.mesh.size(AxisRole::Data);
   const int64_t from = strategy.scatterGather.value_or(0);
@@ -253,7 +253,7 @@ private:
   }
 };
 
-std::vector<ReducedResult> totalsOf(func::FuncOp func, const Strategy &strategy, bool gradients) {
+std::vector<ReducedResult> totalsOf(func::FuncOp func, const Decisions &strategy, bool gradients) {
   std::vector<ReducedResult> totals;
   std::map<std::string, size_t> places;
   auto terminator = func.getBody().front().getTerminator();
@@ -371,7 +371,7 @@ static std::map<std::string, Sharding> scatteredGradients(StepInfo &info) {
   return scattered;
 }
 
-StepInfo describeStep(ModuleOp annotated, const Strategy &strategy) {
+StepInfo describeStep(ModuleOp annotated, const Decisions &strategy) {
   StepInfo info;
   info.strategy = &strategy;
   if (auto type = annotated->getAttrOfType<TypeAttr>(ir::attr::reduceDtype))

@@ -27,14 +27,14 @@ struct StepInfo {
   Segmentation trainCut, evalCut, weightsCut;
   std::vector<ReducedResult> metrics, gradients, evalMetrics; // metrics: of @train
   std::vector<ReducedResult> weightMetrics;                   // of @weights
-  std::map<std::string, std::vector<int64_t>> owners; // parameter or buffer -> positions that own it, in order
-  std::map<std::string, int64_t> homes;               // parameter or buffer -> the first stage that uses it
-  llvm::SmallVector<mlir::BlockArgument> unread;      // parameters and buffers for checkpoints alone: no op reads them
+  std::map<std::string, std::vector<int64_t>> owners;         // parameter or buffer -> positions that own it, in order
+  std::map<std::string, int64_t> homes;                       // parameter or buffer -> the first stage that uses it
+  llvm::SmallVector<mlir::BlockArgument> unread; // parameters and buffers for checkpoints alone: no op reads them
   /// Gradients that the ranks of dp sum and scatter once per iteration (ZeRO stage 1), and the sharding that @update
   /// reads.
   std::map<std::string, Sharding> scattered;
   mlir::Type reduceType; // type of gradient reductions over dp; null: the gradients' types
-  const Strategy *strategy = nullptr;
+  const Decisions *strategy = nullptr;
 
   /// How many terms of a parameter's gradient the stages of each position compute.
   std::map<std::pair<int64_t, std::string>, int64_t> terms;
@@ -44,7 +44,7 @@ struct StepInfo {
   std::string sumName(const std::string &parameter) const;
 };
 
-StepInfo describeStep(mlir::ModuleOp annotated, const Strategy &strategy);
+StepInfo describeStep(mlir::ModuleOp annotated, const Decisions &strategy);
 
 /// Emits every segment of `rankClass` into `module` and stores their symbols in `rankClass.functions`.
 void emitClass(const StepInfo &info, mlir::ModuleOp module, RankClass &rankClass, const std::vector<int64_t> &coords);

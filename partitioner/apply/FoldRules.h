@@ -1,6 +1,6 @@
 // Merges the rules of equal layers, so that a plan's strategy is short enough to read and edit.
 #pragma once
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 namespace cleave::partitioner {
 

@@ -4,7 +4,7 @@
 #include "ir/dist/Sharding.h"
 #include "ir/graph/Graph.h"
 #include "partitioner/schedule/Segment.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"

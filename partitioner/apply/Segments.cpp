@@ -20,7 +20,7 @@ namespace {
 
 class Cutter {
 public:
-  Cutter(func::FuncOp func, const Strategy &strategy, SegmentNumbers &next)
+  Cutter(func::FuncOp func, const Decisions &strategy, SegmentNumbers &next)
       : func(func), strategy(strategy), next(next) {}
 
   Segmentation run() {
@@ -51,7 +51,7 @@ public:
 
 private:
   func::FuncOp func;
-  const Strategy &strategy;
+  const Decisions &strategy;
   SegmentNumbers &next;
   Segmentation cut;
   std::set<Operation *> early;
@@ -223,7 +223,7 @@ private:
 
 } // namespace
 
-Segmentation cutSegments(func::FuncOp func, const Strategy &strategy, SegmentNumbers &next) {
+Segmentation cutSegments(func::FuncOp func, const Decisions &strategy, SegmentNumbers &next) {
   return Cutter(func, strategy, next).run();
 }
 

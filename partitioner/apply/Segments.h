@@ -1,7 +1,7 @@
 // Assigns every op of an annotated function to a segment of a stage, and finds the values that cross between them.
 #pragma once
 #include "partitioner/schedule/Segment.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -49,6 +49,6 @@ struct SegmentNumbers {
 
 /// Cuts `func` into the segments of the strategy's stages. A split backward pass has two segments: the ops that another
 /// stage waits for, and the others. Throws userError if a forward value would be sent to an earlier stage.
-Segmentation cutSegments(mlir::func::FuncOp func, const Strategy &strategy, SegmentNumbers &next);
+Segmentation cutSegments(mlir::func::FuncOp func, const Decisions &strategy, SegmentNumbers &next);
 
 } // namespace cleave::partitioner

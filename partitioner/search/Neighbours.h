@@ -8,7 +8,7 @@
 namespace cleave::partitioner {
 
 struct Neighbour {
-  std::string decision; ///< of decisionWords
+  std::string decision; ///< of the table (strategy/DecisionTable.h)
   Candidate plan;
   std::string value() const; ///< of the decision, as text
 };

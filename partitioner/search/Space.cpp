@@ -2,6 +2,7 @@
 #include "partitioner/search/Space.h"
 
 #include "partitioner/schedule/Named.h"
+#include "partitioner/strategy/DecisionTable.h"
 
 #include <algorithm>
 #include <iterator>
@@ -29,8 +30,7 @@ template <typename T> std::vector<T> pinnedOr(const std::optional<T> &pinned, st
 bool allows(const SpaceRequest &request, const Mesh &mesh) {
   const auto splits = [&](AxisRole role) { return mesh.size(role) > 1; };
   const auto none = [&](AxisRole one, AxisRole other) { return !splits(one) && !splits(other); };
-  if ((request.pins.zero.value_or(0) > 0 && !splits(AxisRole::Data)) ||
-      (!request.pins.sequence.value_or("").empty() && !splits(AxisRole::Tensor)))
+  if (!excludedBy(mesh, request.pins.decided()).empty())
     return false;
   if (request.pins.kind == "data")
     return none(AxisRole::Tensor, AxisRole::Pipeline);
@@ -73,7 +73,7 @@ std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
 
 } // namespace
 
-std::optional<Recomputation> pinnedRecomputation(const Request &pins) {
+std::optional<Recomputation> pinnedRecomputation(const Strategy &pins) {
   std::optional<Recomputation> kind;
   for (const RecomputeRule &rule : pins.recompute)
     if (rule.pattern == RecomputeRule::everyLayer)
@@ -126,7 +126,7 @@ Schedule ScheduleChoice::shapeOf(const PlanGroup &group) const {
 
 /// The schedule whose orders a request lists, if it is one of this group.
 static std::vector<ScheduleChoice> givenOrders(const SpaceRequest &request, const PlanGroup &group) {
-  Strategy strategy = request.pins.decided();
+  Decisions strategy = request.pins.decided();
   strategy.mesh = group.mesh();
   if (std::ssize(strategy.order) != group.pipeline ||
       request.pins.microbatches.value_or(group.microbatches) != group.microbatches)

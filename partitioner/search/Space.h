@@ -1,6 +1,6 @@
 // The plans among which a search chooses, as rows of a table.
 #pragma once
-#include "partitioner/strategy/Request.h"
+#include "partitioner/strategy/Strategy.h"
 
 #include <array>
 #include <functional>
@@ -43,7 +43,7 @@ struct ScheduleChoice {
 
 /// What limits the space.
 struct SpaceRequest {
-  Request pins;        ///< what is decided already
+  Strategy pins;       ///< what is decided already
   int64_t devices = 1; ///< ranks of every plan
   int64_t batch = 1, evalBatch = 0;
   int64_t layers = 1;     ///< the most stages: layers with parameters
@@ -55,7 +55,7 @@ struct SpaceRequest {
 };
 
 /// The recomputation of all layers that a request asks for.
-std::optional<Recomputation> pinnedRecomputation(const Request &pins);
+std::optional<Recomputation> pinnedRecomputation(const Strategy &pins);
 
 /// All groups, in a fixed order. Groups that cannot be are left out: batches that do not divide, fewer rows than ranks
 /// that read them, more stages than layers.

@@ -133,7 +133,7 @@ std::string decisionText(const OpDecision &decision) {
   return text + backwardArrow + joinedTexts(read);
 }
 
-DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, bool strict) {
+DecidedOps decidedOps(const ShardingProblem &problem, const Decisions &strategy, bool strict) {
   if (strategy.ops.empty())
     return {};
   DecidedOps decided(problem.ops.size());

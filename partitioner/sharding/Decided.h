@@ -1,7 +1,7 @@
 // Decisions about ops, as a strategy stores them.
 #pragma once
 #include "partitioner/sharding/OpSharding.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include <optional>
 #include <string>
@@ -19,6 +19,6 @@ std::string decisionText(const OpDecision &decision);
 
 /// What the strategy's rules decide; the last rule that matches wins. `strict`: throws userError for a rule that no op
 /// can follow; otherwise such rules are left out.
-DecidedOps decidedOps(const ShardingProblem &problem, const Strategy &strategy, bool strict);
+DecidedOps decidedOps(const ShardingProblem &problem, const Decisions &strategy, bool strict);
 
 } // namespace cleave::partitioner

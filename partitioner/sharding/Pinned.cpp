@@ -109,7 +109,7 @@ static void splitHeads(Sharding &sharding, const std::optional<HeadsPlace> &head
 }
 
 std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape,
-                                       const Strategy &strategy,
+                                       const Decisions &strategy,
                                        const std::function<std::optional<HeadsPlace>()> &headsOf) {
   std::optional<Sharding> result;
   for (const ShardRule &rule : strategy.shard) {

@@ -1,8 +1,8 @@
 // Shardings that the user wrote down: rules of a strategy, marks in code.
 #pragma once
 #include "ir/dist/Sharding.h"
+#include "partitioner/strategy/Decisions.h"
 #include "partitioner/strategy/Pattern.h"
-#include "partitioner/strategy/Strategy.h"
 
 #include <functional>
 #include <map>
@@ -28,7 +28,7 @@ struct HeadsPlace {
 /// factor 1 is split; or `heads`: the factor that `headsOf` returns. Throws userError with the rule for an impossible
 /// key, axis or size.
 std::optional<Sharding> pinnedSharding(const std::string &name, const std::vector<int64_t> &shape,
-                                       const Strategy &strategy,
+                                       const Decisions &strategy,
                                        const std::function<std::optional<HeadsPlace>()> &headsOf);
 
 /// The split of a dimension as keys and axes of a rule, one entry for each split factor. The inverse of pinnedSharding.

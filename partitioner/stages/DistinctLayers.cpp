@@ -55,7 +55,7 @@ std::string signatureOf(const Layer &layer) {
 }
 
 /// The numbers of the rules that apply to a layer or its parameters.
-std::string rulesOf(const Layer &layer, const Strategy &pinned) {
+std::string rulesOf(const Layer &layer, const Decisions &pinned) {
   std::string text;
   for (size_t r = 0; r < pinned.recompute.size(); ++r)
     if (matches(pinned.recompute[r].pattern, layer.path))
@@ -187,13 +187,13 @@ void eraseNames(func::FuncOp forward, const std::vector<Layer> &layers, const st
 
 } // namespace
 
-std::vector<LayerOutline> outlineOf(ModuleOp module, const Strategy &pinned) {
+std::vector<LayerOutline> outlineOf(ModuleOp module, const Decisions &pinned) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   const std::vector<Layer> layers = layersOf(forward, layerNames(forward, layersNamed(pinned)));
   return outlineOf(layers, crossingBytes(layers));
 }
 
-std::vector<size_t> pinnedBegins(ModuleOp module, const Strategy &pinned) {
+std::vector<size_t> pinnedBegins(ModuleOp module, const Decisions &pinned) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   const std::vector<Layer> layers = layersOf(forward, layerNames(forward, layersNamed(pinned)));
   for (const RecomputeRule &rule : pinned.recompute)
@@ -203,12 +203,12 @@ std::vector<size_t> pinnedBegins(ModuleOp module, const Strategy &pinned) {
   int64_t marks = 0;
   for (const Layer &layer : layers)
     marks = std::max(marks, layer.mark + 1);
-  Strategy staged = pinned;
+  Decisions staged = pinned;
   const auto count = pinned.stages.empty() ? marks : static_cast<int64_t>(pinned.stages.size());
   if (count < 2)
     return {};
   setAxis(staged.mesh, axisName(AxisRole::Pipeline), count, "stages");
-  staged.chunks = 1, staged.schedule = Strategy{}.schedule;
+  staged.chunks = 1, staged.schedule = Decisions{}.schedule;
   OwningOpRef<ModuleOp> copy = module.clone();
   staged = assignStages(*copy, std::move(staged));
   std::map<LayerUse, int64_t> stageOf;
@@ -226,7 +226,7 @@ std::vector<size_t> pinnedBegins(ModuleOp module, const Strategy &pinned) {
   return begins;
 }
 
-std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Strategy &pinned) {
+std::vector<LayerOutline> keepDistinctLayers(ModuleOp module, const Decisions &pinned) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   if (auto eval = module.lookupSymbol<func::FuncOp>("eval"))
     eval.erase();

@@ -21,17 +21,17 @@ struct LayerOutline {
 
 /// The layers of @forward, in program order; each stands for itself. `pinned`: a strategy whose stages may name
 /// modules, which are then layers (see LayerNames).
-std::vector<LayerOutline> outlineOf(mlir::ModuleOp module, const Strategy &pinned);
+std::vector<LayerOutline> outlineOf(mlir::ModuleOp module, const Decisions &pinned);
 
 /// Throws userError if the strategy's rules or stages name what the model does not have. If it lists stages, or the
 /// code marks them, returns the first layer of each; otherwise nothing.
-std::vector<size_t> pinnedBegins(mlir::ModuleOp module, const Strategy &pinned);
+std::vector<size_t> pinnedBegins(mlir::ModuleOp module, const Decisions &pinned);
 
 /// Removes all but the first two or three layers of each kind from @forward, with their parameters and buffers, and
 /// @eval. Two stay, so that what neighbours share, such as a kernel across their boundary, is counted; of an odd number
 /// three, since layers may be split in turns, by columns and by rows. If a layer of the result would have no use,
 /// returns nothing, and the module can no longer be used. Otherwise returns all layers of the whole model, in program
 /// order. Layers to which different rules of `pinned` apply are of different kinds.
-std::vector<LayerOutline> keepDistinctLayers(mlir::ModuleOp module, const Strategy &pinned);
+std::vector<LayerOutline> keepDistinctLayers(mlir::ModuleOp module, const Decisions &pinned);
 
 } // namespace cleave::partitioner

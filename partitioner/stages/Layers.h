@@ -2,7 +2,7 @@
 #pragma once
 #include "partitioner/pipeline/Cuts.h"
 #include "partitioner/stages/LayerNames.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -30,7 +30,7 @@ LayerNames layerNames(mlir::func::FuncOp func, std::set<std::string> named = {})
 std::vector<Layer> layersOf(mlir::func::FuncOp func, const LayerNames &names);
 
 /// The paths that the strategy's stages name as layers.
-std::set<std::string> layersNamed(const Strategy &strategy);
+std::set<std::string> layersNamed(const Decisions &strategy);
 
 /// The path of the module that the op belongs to; empty: none.
 std::string pathOf(mlir::Operation *op);
@@ -47,7 +47,7 @@ double costOf(mlir::Operation *op);
 /// else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy with its stages.
 /// Throws userError if there are more stages than layers with parameters, if marks do not count up to pp, if a path is
 /// not a layer, or if a stage has no parameters.
-Strategy assignStages(mlir::ModuleOp module, Strategy strategy);
+Decisions assignStages(mlir::ModuleOp module, Decisions strategy);
 
 /// Whether an op is a view, a cast, a broadcast or a mark. Those of inputs and parameters are rematerialised in the
 /// stage of each user.

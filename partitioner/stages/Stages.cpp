@@ -23,7 +23,7 @@ using Stages = std::vector<int64_t>; // of each layer
 std::string nameOf(const Layer &layer) { return layer.path.empty() ? "ops outside any module" : layer.path; }
 
 // A layer without a mark is in the stage of the previous layer.
-Stages stagesByMarks(const Layers &layers, const Strategy &strategy) {
+Stages stagesByMarks(const Layers &layers, const Decisions &strategy) {
   Stages stages;
   int64_t current = 0;
   for (const Layer &layer : layers) {
@@ -69,7 +69,7 @@ bool hasParameters(func::FuncOp forward, const std::string &path) {
 
 using StagesByUse = std::map<LayerUse, int64_t>;
 
-StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Decisions &strategy) {
   StagesByUse wanted;
   for (size_t s = 0; s < strategy.stages.size(); ++s)
     for (const std::string &entry : strategy.stages[s])
@@ -88,7 +88,7 @@ StagesByUse stagesByUse(func::FuncOp forward, const Layers &layers, const Strate
   return wanted;
 }
 
-Stages stagesAsListed(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+Stages stagesAsListed(func::FuncOp forward, const Layers &layers, const Decisions &strategy) {
   const StagesByUse wanted = stagesByUse(forward, layers, strategy);
   const int64_t count = static_cast<int64_t>(strategy.stages.size());
   Stages stages;
@@ -118,7 +118,7 @@ Stages stagesAsListed(func::FuncOp forward, const Layers &layers, const Strategy
 }
 
 // The errors name the list's place in its file.
-Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+Stages stagesByFile(func::FuncOp forward, const Layers &layers, const Decisions &strategy) {
   try {
     return stagesAsListed(forward, layers, strategy);
   } catch (const Error &error) {
@@ -140,7 +140,7 @@ double largestStage(const std::vector<double> &costs, size_t parts) {
 // The number of stages of each rank under an interleaved schedule. More stages fill the pipeline faster, but can be
 // balanced less evenly. If messages take no time, ranks are equally fast and all stages take as long as the longest, an
 // iteration takes (microbatches * chunks + pp - 1) times the longest stage (Narayanan et al. 2021, section 2.2).
-int64_t bestChunks(const std::vector<double> &costs, const Strategy &strategy) {
+int64_t bestChunks(const std::vector<double> &costs, const Decisions &strategy) {
   constexpr int64_t most = 8;
   const int64_t pp = strategy.mesh.size(AxisRole::Pipeline);
   int64_t best = 2;
@@ -214,7 +214,7 @@ Units unitsOf(func::FuncOp forward, const Layers &layers) {
   return units;
 }
 
-Stages stagesByCost(func::FuncOp forward, const Layers &layers, const Strategy &strategy) {
+Stages stagesByCost(func::FuncOp forward, const Layers &layers, const Decisions &strategy) {
   const Units units = unitsOf(forward, layers);
   const std::vector<double> &costs = units.costs;
   const int64_t count = strategy.stageCount(), pp = strategy.mesh.size(AxisRole::Pipeline);
@@ -297,7 +297,7 @@ void setStage(const Layer &layer, int64_t stage) {
 
 } // namespace
 
-std::set<std::string> layersNamed(const Strategy &strategy) {
+std::set<std::string> layersNamed(const Decisions &strategy) {
   std::set<std::string> paths;
   for (const std::vector<std::string> &stage : strategy.stages)
     for (const std::string &entry : stage)
@@ -305,7 +305,7 @@ std::set<std::string> layersNamed(const Strategy &strategy) {
   return paths;
 }
 
-Strategy assignStages(ModuleOp module, Strategy strategy) {
+Decisions assignStages(ModuleOp module, Decisions strategy) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward"), eval = module.lookupSymbol<func::FuncOp>("eval");
   const LayerNames names = layerNames(forward, layersNamed(strategy));
   const Layers layers = layersOf(forward, names);

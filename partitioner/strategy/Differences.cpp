@@ -2,6 +2,7 @@
 #include "partitioner/strategy/Differences.h"
 
 #include "partitioner/schedule/Schedule.h"
+#include "partitioner/strategy/DecisionTable.h"
 #include "partitioner/strategy/Pattern.h"
 
 #include <algorithm>
@@ -15,20 +16,6 @@ namespace {
 
 // ---- values as text ------------------------------------------------------------------------------------------------
 
-std::string scheduleText(const Strategy &s) {
-  return fmt::format("{}{}{}", s.schedule, s.chunks > 1 ? fmt::format(", {} stages a rank", s.chunks) : "",
-                     s.order.empty() ? "" : ", orders of its own");
-}
-
-std::string stagesText(const Strategy &s) {
-  std::vector<std::string> stages;
-  for (const std::vector<std::string> &stage : s.stages)
-    stages.push_back(stage.empty()       ? "-"
-                     : stage.size() == 1 ? stage[0]
-                                         : fmt::format("{} ... {}", stage.front(), stage.back()));
-  return fmt::format("{}", fmt::join(stages, " | "));
-}
-
 std::string dimsText(const std::map<std::string, std::string> &dims) {
   std::vector<std::string> words;
   for (const auto &[dim, axes] : dims)
@@ -37,33 +24,11 @@ std::string dimsText(const std::map<std::string, std::string> &dims) {
   return words.empty() ? "whole" : fmt::format("{}", fmt::join(words, " and "));
 }
 
-std::string valueOf(const Strategy &s, const std::string &word) {
-  if (word == "mesh")
-    return meshText(s.mesh);
-  if (word == "schedule")
-    return scheduleText(s);
-  if (word == "microbatches")
-    return std::to_string(s.microbatches);
-  if (word == "stages")
-    return stagesText(s);
-  if (word == "sequence")
-    return s.sequence.empty() ? "none" : s.sequence;
-  if (word == "zero")
-    return std::to_string(s.zero);
-  if (word == "scatter_gather")
-    return s.scatterGather.value_or(0) == 0 ? "never" : fmt::format("from {} bytes", *s.scatterGather);
-  Recomputation kind = Recomputation::None;
-  for (const RecomputeRule &rule : s.recompute)
-    if (rule.pattern == RecomputeRule::everyLayer)
-      kind = rule.kind;
-  return text(kind);
-}
-
 // ---- what follows from a decision ----------------------------------------------------------------------------------
 
 /// Takes the stages of `b`, or leaves them open, if the strategy has another number of them now.
-void adaptStages(Difference &made, const Strategy &b) {
-  Strategy &s = *made.alone;
+void adaptStages(Difference &made, const Decisions &b) {
+  Decisions &s = *made.alone;
   if (s.stages.empty() || static_cast<int64_t>(s.stages.size()) == s.stageCount())
     return;
   s.stages.clear();
@@ -73,17 +38,17 @@ void adaptStages(Difference &made, const Strategy &b) {
 }
 
 /// Removes what is of another mesh.
-void adaptToMesh(Difference &made, const Strategy &b) {
-  Strategy &s = *made.alone;
+void adaptToMesh(Difference &made, const Decisions &b) {
+  Decisions &s = *made.alone;
   if (s.mesh.size(AxisRole::Pipeline) == 1 && (s.chunks > 1 || !s.order.empty())) {
-    s.schedule = Strategy().schedule, s.chunks = 1, s.placement = Placement::Wrapped;
+    s.schedule = Decisions().schedule, s.chunks = 1, s.placement = Placement::Wrapped;
     made.brings.emplace_back("schedule");
   }
   s.order.clear();
-  if (s.mesh.size(AxisRole::Tensor) == 1 && !s.sequence.empty())
-    s.sequence.clear(), made.brings.emplace_back("sequence");
-  if (s.mesh.size(AxisRole::Data) == 1 && s.zero > 0)
-    s.zero = 0, made.brings.emplace_back("zero");
+  for (const DecisionRow *row : excludedBy(s.mesh, s)) {
+    row->copy(s, Decisions());
+    made.brings.emplace_back(row->word);
+  }
   std::erase_if(s.shard, [](const ShardRule &rule) { return rule.origin == "default" || rule.origin == "search"; });
   std::erase_if(s.ops, [](const OpRules &rules) { return rules.origin == "search"; });
   adaptStages(made, b);
@@ -91,7 +56,7 @@ void adaptToMesh(Difference &made, const Strategy &b) {
 
 // ---- recomputation -------------------------------------------------------------------------------------------------
 
-Recomputation kindOf(const Strategy &s, const std::string &layer, bool lists) {
+Recomputation kindOf(const Decisions &s, const std::string &layer, bool lists) {
   Recomputation kind = Recomputation::None;
   for (const RecomputeRule &rule : s.recompute)
     if (rule.pattern == RecomputeRule::everyLayer ? !lists || isListMember(layer) : matches(rule.pattern, layer))
@@ -111,7 +76,7 @@ template <class Rules> void setRule(Rules &rules, typename Rules::value_type rul
   rules.push_back(std::move(rule));
 }
 
-void compareRecomputation(const Strategy &a, const Strategy &b, const ModelNames &model,
+void compareRecomputation(const Decisions &a, const Decisions &b, const ModelNames &model,
                           std::vector<Difference> &found) {
   const bool lists = std::ranges::any_of(model.layers, isListMember);
   std::map<std::pair<Recomputation, Recomputation>, std::vector<std::string>> groups;
@@ -142,7 +107,7 @@ struct Rule {
 };
 
 /// The rule of a tensor, without axes that a mesh does not split.
-Rule ruleOf(const Strategy &s, const std::string &tensor, const std::vector<const Mesh *> &meshes) {
+Rule ruleOf(const Decisions &s, const std::string &tensor, const std::vector<const Mesh *> &meshes) {
   Rule found;
   for (const ShardRule &rule : s.shard)
     if (matches(rule.pattern, tensor))
@@ -161,7 +126,7 @@ std::string moduleOf(const std::string &tensor) { return tensor.substr(0, std::m
 
 using OpTexts = std::map<std::string, std::string>;
 /// By pattern of the module path.
-std::map<std::string, OpTexts> opsOf(const Strategy &s) {
+std::map<std::string, OpTexts> opsOf(const Decisions &s) {
   std::map<std::string, OpTexts> all;
   for (const OpRules &rules : s.ops)
     for (const auto &[label, decision] : rules.ops)
@@ -175,7 +140,7 @@ struct ModuleChange {
   bool ops = false;
 };
 
-void compareShardings(const Strategy &a, const Strategy &b, const ModelNames &model, std::vector<Difference> &found) {
+void compareShardings(const Decisions &a, const Decisions &b, const ModelNames &model, std::vector<Difference> &found) {
   const bool sameMesh = a.mesh == b.mesh;
   const std::vector<const Mesh *> meshes{&a.mesh, &b.mesh};
   std::map<std::string, ModuleChange> modules; // by pattern
@@ -231,11 +196,12 @@ void compareShardings(const Strategy &a, const Strategy &b, const ModelNames &mo
 
 // ---- lists ---------------------------------------------------------------------------------------------------------
 
-std::vector<Decision> decisionsOf(const Strategy &strategy) {
+std::vector<Decision> decisionsOf(const Decisions &strategy) {
   std::vector<Decision> all;
-  for (const std::string word : decisionWords) {
+  for (const DecisionRow &row : decisionTable()) {
+    const std::string word = row.word;
     const bool searched = word == "schedule" && strategy.scheduleOrigin == "search";
-    all.push_back({word, "", valueOf(strategy, word), searched ? "search" : strategy.originOf(word)});
+    all.push_back({word, "", row.value(strategy), searched ? "search" : strategy.originOf(word)});
   }
   for (const RecomputeRule &rule : strategy.recompute)
     if (rule.pattern != RecomputeRule::everyLayer)
@@ -254,46 +220,35 @@ std::vector<Decision> decisionsOf(const Strategy &strategy) {
   return all;
 }
 
-std::vector<Difference> differences(const Strategy &a, const Strategy &b, const ModelNames &model) {
+std::vector<Difference> differences(const Decisions &a, const Decisions &b, const ModelNames &model) {
   std::vector<Difference> found;
-  const auto differs = [&](const char *word) {
-    const std::string from = valueOf(a, word), to = valueOf(b, word);
-    if (from != to || (word == std::string("stages") && a.stages != b.stages) ||
-        (word == std::string("schedule") && a.order != b.order)) {
-      found.push_back({word, "", from, to, a});
-      return true;
-    }
-    return false;
+  const auto differs = [&](const std::string &word) { // `alone` has the decision of `b`
+    const DecisionRow &row = *decisionNamed(word);
+    const std::string from = row.value(a), to = row.value(b);
+    if (from == to && (word != "stages" || a.stages == b.stages) && (word != "schedule" || a.order == b.order))
+      return false;
+    found.push_back({word, "", from, to, a});
+    row.copy(*found.back().alone, b);
+    return true;
   };
   const auto last = [&]() -> Difference & { return found.back(); };
-  if (differs("mesh")) {
-    last().alone->mesh = b.mesh;
+  if (differs("mesh"))
     adaptToMesh(last(), b);
-  }
   if (differs("schedule")) {
-    Strategy &s = *last().alone;
-    s.schedule = b.schedule, s.chunks = b.chunks, s.placement = b.placement, s.order = b.order;
+    Decisions &s = *last().alone;
     if (s.mesh.size(AxisRole::Pipeline) != b.mesh.size(AxisRole::Pipeline) || s.microbatches != b.microbatches)
       s.order.clear();
     adaptStages(last(), b);
   }
-  if (differs("microbatches")) {
-    last().alone->microbatches = b.microbatches;
+  if (differs("microbatches"))
     last().alone->order.clear();
-  }
-  if (differs("stages")) {
-    if (a.stageCount() == b.stageCount()) {
-      last().alone->stages = b.stages;
-    } else {
-      last().alone.reset();
-      last().problem = fmt::format("its number is another, {}: {}", b.stageCount(), b.stagesText());
-    }
+  if (differs("stages") && a.stageCount() != b.stageCount()) {
+    last().alone.reset();
+    last().problem = fmt::format("its number is another, {}: {}", b.stageCount(), b.stagesText());
   }
   compareRecomputation(a, b, model, found);
-  if (differs("sequence"))
-    last().alone->sequence = b.sequence;
-  if (differs("zero"))
-    last().alone->zero = b.zero;
+  for (const char *word : {"sequence", "zero"})
+    differs(word);
   const bool asked = a.originOf("scatter_gather") != "default" || b.originOf("scatter_gather") != "default";
   if ((asked || a.mesh == b.mesh) && differs("scatter_gather"))
     last().alone->scatterGather = b.scatterGather.value_or(0);

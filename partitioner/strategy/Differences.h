@@ -1,6 +1,6 @@
 // The decisions of a strategy as a list, and those in which two strategies differ.
 #pragma once
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include <optional>
 #include <string>
@@ -10,14 +10,14 @@ namespace cleave::partitioner {
 
 /// A decision, who made it, and for what.
 struct Decision {
-  std::string decision; ///< of decisionWords, "sharding" or "mark"
+  std::string decision; ///< of the table (DecisionTable.h), "sharding" or "mark"
   std::string path;     ///< of layers, a module or a tensor; empty: the whole step
   std::string value;
   Origin origin;
 };
 
 /// All decisions about the step; recomputation, shardings and ops by path where they are not the default; marks.
-std::vector<Decision> decisionsOf(const Strategy &strategy);
+std::vector<Decision> decisionsOf(const Decisions &strategy);
 
 /// What two plans have in common, by module path.
 struct ModelNames {
@@ -29,7 +29,7 @@ struct ModelNames {
 struct Difference {
   std::string decision, path; ///< as in Decision
   std::string from, to;
-  std::optional<Strategy> alone; ///< the first strategy with this decision of the second
+  std::optional<Decisions> alone; ///< the first strategy with this decision of the second
   std::vector<std::string> brings =
       {};                   ///< decisions that have to change with it: with their values of the second, or open
   std::string problem = {}; ///< without `alone`: why it cannot be had alone
@@ -37,6 +37,6 @@ struct Difference {
 
 /// Decisions of `b` that differ from those of `a`. What follows from another decision is left out: shardings that
 /// nobody asked for, and slices of messages.
-std::vector<Difference> differences(const Strategy &a, const Strategy &b, const ModelNames &model);
+std::vector<Difference> differences(const Decisions &a, const Decisions &b, const ModelNames &model);
 
 } // namespace cleave::partitioner

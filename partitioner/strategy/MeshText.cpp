@@ -1,5 +1,5 @@
 // Meshes from their shorthand, or from a number of devices and a kind of parallelism.
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/ParseNumber.h"
 #include "runtime/base/Parts.h"

@@ -5,7 +5,7 @@
 
 namespace cleave::partitioner {
 
-/// Strategy::scatterGather for this mesh on the cluster: bytes of a message from which slices are faster; 0: none is.
+/// Decisions::scatterGather for this mesh on the cluster: bytes of a message from which slices are faster; 0: none is.
 int64_t slicedMessageBytes(const Cluster &cluster, const Mesh &mesh);
 
 } // namespace cleave::partitioner

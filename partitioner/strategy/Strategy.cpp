@@ -1,201 +1,314 @@
-// What follows from a strategy; writes it as TOML.
+// Reads requests as TOML, and combines them.
 #include "partitioner/strategy/Strategy.h"
 
-#include "partitioner/schedule/Named.h"
-#include "partitioner/toml/Toml.h"
+#include "partitioner/strategy/DecisionTable.h"
+#include "partitioner/strategy/ReadToml.h"
+#include "partitioner/strategy/ShardKey.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/InputFile.h"
+#include "runtime/base/ParseNumber.h"
+#include "runtime/base/Parts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace cleave::partitioner {
 
-static constexpr std::string_view useWord = " use ";
-
-std::string placed(const std::string &where) { return where.empty() ? "" : where + ": "; }
-
-std::string LayerUse::str() const { return use == 1 ? path : fmt::format("{}{}{}", path, useWord, use); }
-
-std::optional<LayerUse> LayerUse::parse(const std::string &text) {
-  const size_t space = text.find(' ');
-  LayerUse entry{text.substr(0, space)};
-  if (space != std::string::npos) {
-    const size_t number = space + useWord.size();
-    const char *last = text.data() + text.size();
-    if (text.compare(space, useWord.size(), useWord) != 0 ||
-        std::from_chars(text.data() + number, last, entry.use).ptr != last || entry.use < 2)
+std::optional<ShardKey> ShardKey::parse(const std::string &text) {
+  if (text == "heads")
+    return ShardKey{.heads = true};
+  const size_t colon = text.find(':'), dot = text.find('.');
+  const std::optional<int64_t> dim = parseNumber<int64_t>(text.substr(0, colon));
+  if (!dim || *dim < 0)
+    return std::nullopt;
+  if (colon == std::string::npos)
+    return ShardKey{.dim = *dim};
+  ShardKey key{.dim = *dim};
+  if (dot == std::string::npos || dot < colon)
+    return std::nullopt;
+  for (const std::string &part : partsOf(text.substr(colon + 1, dot - colon - 1), 'x')) {
+    const std::optional<int64_t> size = parseNumber<int64_t>(part);
+    if (!size || *size < 1)
       return std::nullopt;
+    key.factors.push_back(*size);
   }
-  return entry.path.empty() || entry.str() != text ? std::nullopt : std::optional(entry);
+  const std::optional<int64_t> factor = parseNumber<int64_t>(text.substr(dot + 1));
+  if (!factor || *factor < 0 || *factor >= static_cast<int64_t>(key.factors.size()))
+    return std::nullopt;
+  key.factor = static_cast<size_t>(*factor);
+  return key;
 }
 
-const char *text(Recomputation kind) {
-  return kind == Recomputation::None ? "none" : kind == Recomputation::Selective ? "selective" : "full";
+namespace {
+
+void readOrder(const std::string &file, const toml::node &node, Strategy &request) {
+  const toml::array *orders = node.as_array();
+  if (!orders)
+    throw userError(fmt::format("{}: order must be an array with a text like \"F0 F1 B0 W0\" per rank of the pipeline",
+                                at(file, node)));
+  for (const toml::node &order : *orders)
+    request.order.push_back(stringAt(file, "the order of a rank", order));
 }
 
-std::optional<Recomputation> recomputationNamed(const std::string &word) {
-  for (const Recomputation kind : {Recomputation::None, Recomputation::Selective, Recomputation::Full})
-    if (word == text(kind))
-      return kind;
-  return std::nullopt;
-}
-
-int64_t Strategy::positionOf(int64_t stage) const {
-  return Schedule{.ranks = mesh.size(AxisRole::Pipeline),
-                  .placement = schedule == searchedSchedule ? placement : placementOf(schedule)}
-      .rankOf(stage);
-}
-
-BackwardPass Strategy::backward() const {
-  if (schedule != searchedSchedule)
-    return backwardOf(schedule);
-  const bool weights = std::any_of(order.begin(), order.end(),
-                                   [](const std::string &text) { return text.find('W') != std::string::npos; });
-  return weights || order.empty() ? BackwardPass::Split : BackwardPass::Joined;
-}
-
-Schedule Strategy::plannedSchedule() const {
-  if (schedule != searchedSchedule)
-    return namedSchedule(schedule, mesh.size(AxisRole::Pipeline), chunks, microbatches);
-  Schedule made{schedule, mesh.size(AxisRole::Pipeline), chunks, microbatches, placement};
-  if (int64_t(order.size()) != made.ranks)
-    throw userError(fmt::format("order: must list the works of every rank of the pipeline, {} of them, found {}",
-                                made.ranks, order.size()));
-  for (const std::string &text : order)
-    addOrder(made, text);
-  if (const auto defect = check(made))
-    throw userError("order: " + *defect);
-  if (const auto work = descendingWork(made))
-    throw userError(
-        fmt::format("order: {} must come before those of later microbatches, so that sums are added in the order "
-                    "of microbatches",
-                    longName(*work)));
-  return made;
-}
-
-void Strategy::setSchedule(const Schedule &made, const Origin &origin) {
-  schedule = made.name;
-  scheduleOrigin = origin;
-  chunks = made.chunks;
-  order.clear();
-  placement = Placement::Wrapped;
-  if (schedule != searchedSchedule)
+void readShardEntry(const std::string &file, const std::string &key, const toml::node &value, ShardRule &rule) {
+  if (key == "origin") {
+    rule.origin = stringAt(file, "origin", value);
     return;
-  placement = made.placement;
-  for (int64_t rank = 0; rank < made.ranks; ++rank)
-    order.push_back(orderText(made, rank));
-}
-
-Decisions::Decisions(Strategy complete, bool trains) : Strategy(std::move(complete)) {
-  if (chunks < 1 || static_cast<int64_t>(stages.size()) != stageCount())
-    throw Error(Status::Internal, fmt::format("strategy: {}, but {} are decided", stagesText(), stages.size()));
-  if (trains)
-    work = plannedSchedule();
-}
-
-std::string Strategy::stagesText() const {
-  const int64_t pp = mesh.size(AxisRole::Pipeline);
-  return chunks == 1 ? fmt::format("the mesh has pp = {}", pp)
-                     : fmt::format("the mesh has pp = {} with {} stages on each of its ranks", pp, chunks);
-}
-
-std::vector<int64_t> Strategy::stagesAt(int64_t position) const {
-  std::vector<int64_t> found;
-  for (int64_t stage = 0; stage < stageCount(); ++stage)
-    if (positionOf(stage) == position)
-      found.push_back(stage);
-  return found;
-}
-
-Origin Strategy::originOf(const std::string &decision) const {
-  if (decision == "recompute") {
-    Origin origin = "default";
-    for (const RecomputeRule &rule : recompute)
-      if (rule.pattern == RecomputeRule::everyLayer)
-        origin = rule.origin;
-    return origin;
   }
-  const auto found = origins.find(decision);
-  return found == origins.end() ? "default" : found->second;
-}
-
-/// A rule's value; its origin if that is not the one of all rules.
-static std::string recomputeText(const RecomputeRule &rule, const Origin &usual) {
-  return rule.origin == usual ? quote(text(rule.kind))
-                              : fmt::format("{{ kind = {}, origin = {} }}", quote(text(rule.kind)), quote(rule.origin));
-}
-
-std::string Strategy::toToml() const {
-  const std::string axes = mesh.order == axisRoles
-                               ? fmt::format("{{ dp = {}, tp = {}, pp = {} }}", mesh.size(AxisRole::Data),
-                                             mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline))
-                               : quote(meshText(mesh));
-  std::vector<std::string> sources;
-  for (const char *word : decisionWords)
-    sources.push_back(fmt::format("{} = {}", word, quote(originOf(word))));
-  std::string out = fmt::format("origin = {{ {} }}\n", fmt::join(sources, ", "));
-  if (!kind.empty())
-    out += fmt::format("kind = {}\n", quote(kind));
-  out += fmt::format("mesh = {}\nschedule = {{ name = {}, microbatches = {}{}{}{} }}\n", axes, quote(schedule),
-                     microbatches, chunks > 1 ? fmt::format(", virtual = {}", chunks) : "",
-                     placement == Placement::V ? ", placement = \"v\"" : "",
-                     scheduleOrigin == "search" ? ", origin = \"search\"" : "");
-  if (!order.empty()) {
-    out += "order = [\n";
-    for (const std::string &text : order)
-      out += fmt::format("  {},\n", quote(text));
-    out += "]\n";
+  if (key.ends_with("_ms") && value.is_number()) // a cost, for people
+    return;
+  if (!ShardKey::parse(key))
+    throw userError(
+        fmt::format("{}: \"{}\" of \"{}\" is not a dimension; it reads like 0, or 0:3x4x16.1 for a factor of "
+                    "dimension 0, or heads (origin and costs like next_best_ms may stand beside)",
+                    at(file, value), key, rule.pattern));
+  if (!value.is_string())
+    throw userError(fmt::format("{}: {} of {} must name mesh axes", at(file, value), key, rule.pattern));
+  const std::string axes = stringAt(file, key, value);
+  std::vector<std::string> seen;
+  for (const std::string &axis : axes.empty() ? std::vector<std::string>{} : partsOf(axes, '+')) {
+    if (roleOf(axis) != AxisRole::Data && roleOf(axis) != AxisRole::Tensor)
+      throw userError(fmt::format("{}: {} of \"{}\": axis \"{}\" is unknown; a tensor is split over dp or tp",
+                                  at(file, value), key, rule.pattern, axis));
+    if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+      throw userError(fmt::format("{}: {} of \"{}\": axis {} is named twice in \"{}\"", at(file, value), key,
+                                  rule.pattern, axis, axes));
+    seen.push_back(axis);
   }
-  out += fmt::format("sequence = {}\n", quote(sequence)); // also what is off: what a file leaves out is open
-  out += fmt::format("zero = {}\n", zero);
-  if (scatterGather)
-    out += fmt::format("scatter_gather = {}\n", *scatterGather);
-  if (!stages.empty()) {
-    out += "stages = [\n";
-    for (const auto &stage : stages) {
-      std::vector<std::string> quoted;
-      for (const std::string &path : stage)
-        quoted.push_back(quote(path));
-      out += fmt::format("  [{}],\n", fmt::join(quoted, ", "));
+  rule.dims[key] = axes;
+}
+
+void readShard(const std::string &file, const toml::node &node, Strategy &request) {
+  for (const auto &[pattern, value] : rulesAt(file, "shard", node)) {
+    const toml::table *dims = value->as_table();
+    if (!dims)
+      throw userError(
+          fmt::format("{}: the sharding of {} must be a table like {{ 0 = \"tp\" }}", at(file, *value), pattern));
+    ShardRule rule{patternAt(file, pattern, *value), {}, "file", at(file, *value)};
+    for (auto &[dim, axes] : *dims)
+      readShardEntry(file, std::string(dim.str()), axes, rule);
+    request.shard.push_back(std::move(rule));
+  }
+}
+
+void readOps(const std::string &file, const toml::node &node, Strategy &request) {
+  for (const auto &[pattern, value] : rulesAt(file, "ops", node)) {
+    const toml::table *entries = value->as_table();
+    if (!entries)
+      throw userError(fmt::format("{}: the ops of {} must be a table like {{ matmul = \"dp, _ ; _, tp -> dp, tp\" }}",
+                                  at(file, *value), pattern));
+    // Ops outside of all modules have the path "".
+    OpRules rules{pattern.empty() ? pattern : patternAt(file, pattern, *value), {}, "file"};
+    for (auto &[label, decision] : *entries)
+      (label == "origin" ? rules.origin : rules.ops[std::string(label.str())]) =
+          stringAt(file, fmt::format("{} of the ops of {}", std::string(label.str()), pattern), decision);
+    request.ops.push_back(std::move(rules));
+  }
+}
+
+void checkDecision(const std::string &file, const toml::node &node, const std::string &name) {
+  std::vector<std::string_view> words;
+  for (const DecisionRow &row : decisionTable())
+    words.emplace_back(row.word);
+  if (!decisionNamed(name))
+    throw userError(fmt::format("{}: decisions are {}; \"{}\" is none", at(file, node), fmt::join(words, ", "), name));
+}
+
+void readOrigins(const std::string &file, const toml::node &node, Strategy &request) {
+  const toml::table *table = node.as_table();
+  if (!table)
+    throw userError(
+        fmt::format("{}: origin must be a table like {{ mesh = \"search\", zero = \"file\" }}", at(file, node)));
+  for (auto &[word, source] : *table) {
+    checkDecision(file, source, std::string(word.str()));
+    request.origins[std::string(word.str())] = stringAt(file, "an origin", source);
+  }
+}
+
+/// What files had in place of `origin`: the decisions that nobody asked for.
+void readFound(const std::string &file, const toml::node &node, Strategy &request) {
+  const toml::array *words = node.as_array();
+  if (!words)
+    throw userError(fmt::format("{}: found must be an array of decisions like \"mesh\"", at(file, node)));
+  for (const toml::node &word : *words) {
+    const std::string name = stringAt(file, "a decision", word);
+    checkDecision(file, word, name);
+    request.origins[name] = "search";
+  }
+  request.origins["scatter_gather"] = "default"; // such files do not say
+}
+
+void readKind(const std::string &file, const toml::node &node, Strategy &request) {
+  request.kind = stringAt(file, "kind", node);
+  if (std::ranges::find(meshKinds, request.kind) == std::end(meshKinds))
+    throw userError(fmt::format("{}: kind must be one of {}, found \"{}\"", at(file, node), fmt::join(meshKinds, ", "),
+                                request.kind));
+}
+
+void readMarks(const std::string &file, const toml::node &node, Strategy &request) {
+  const auto refuse = [&](const toml::node &where) {
+    throw userError(
+        fmt::format("{}: marks must be an array of tables with path, axes and at; they are what the code says, and "
+                    "change nothing here",
+                    at(file, where)));
+  };
+  const toml::array *marks = node.as_array();
+  if (!marks)
+    refuse(node);
+  for (const toml::node &entry : *marks) {
+    const toml::table *table = entry.as_table();
+    const toml::array *axes = table ? table->get_as<toml::array>("axes") : nullptr;
+    if (!axes || table->size() != 3 || !table->contains("path") || !table->contains("at"))
+      refuse(entry);
+    Mark mark{stringAt(file, "path", *table->get("path")), {}, stringAt(file, "at", *table->get("at"))};
+    for (const toml::node &axis : *axes)
+      mark.axes.push_back(stringAt(file, "axes", axis));
+    request.marks.push_back(std::move(mark));
+  }
+}
+
+/// Sets the origins of what is given and has none.
+void completeOrigins(Strategy &request, const Origin &source) {
+  const auto known = request.origins.find("recompute");
+  const Origin usual = known == request.origins.end() ? source : known->second;
+  for (RecomputeRule &rule : request.recompute)
+    if (rule.origin.empty())
+      rule.origin = usual;
+  std::erase_if(request.origins, [&](const auto &entry) { return !decisionNamed(entry.first)->given(request); });
+  for (const DecisionRow &row : decisionTable())
+    if (row.given(request))
+      request.origins.try_emplace(row.word, source);
+  request.origins.erase("recompute"); // of its rules
+}
+
+} // namespace
+
+void checkStageCount(const Decisions &strategy) {
+  if (!strategy.stages.empty() && static_cast<int64_t>(strategy.stages.size()) != strategy.stageCount())
+    throw userError(fmt::format("{}stages lists {} stages, {}", placed(strategy.stagesWhere), strategy.stages.size(),
+                                strategy.stagesText()));
+}
+
+Strategy Strategy::parse(const std::string &text, const std::string &file) {
+  const toml::table root = parseToml(text, file);
+  Strategy request;
+  for (auto &[key, node] : root) {
+    const DecisionRow *row = decisionNamed(key.str());
+    if (row && row->read) {
+      row->read(request, {file, node});
+    } else if (key == "order") {
+      readOrder(file, node, request);
+    } else if (key == "shard") {
+      readShard(file, node, request);
+    } else if (key == "ops") {
+      readOps(file, node, request);
+    } else if (key == "origin") {
+      readOrigins(file, node, request);
+    } else if (key == "found") {
+      readFound(file, node, request);
+    } else if (key == "kind") {
+      readKind(file, node, request);
+    } else if (key == "marks") {
+      readMarks(file, node, request);
+    } else {
+      throw userError(
+          fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops, "
+                      "recompute, kind, marks and origin, not \"{}\"",
+                      at(file, node), std::string(key.str())));
     }
-    out += "]\n";
   }
-  if (!marks.empty()) {
-    out += "marks = [\n";
-    for (const Mark &mark : marks) {
-      std::vector<std::string> quoted;
-      for (const std::string &axes : mark.axes)
-        quoted.push_back(quote(axes));
-      out += fmt::format("  {{ path = {}, axes = [{}], at = {} }},\n", quote(mark.path), fmt::join(quoted, ", "),
-                         quote(mark.where));
-    }
-    out += "]\n";
+  completeOrigins(request, "file");
+  const Decisions complete = request.decided();
+  if (!complete.order.empty() && complete.schedule != searchedSchedule)
+    throw userError(fmt::format("{}: order is for the schedule \"{}\" alone, the schedule is \"{}\"", file,
+                                searchedSchedule, complete.schedule));
+  if (request.mesh) // else a search may find one
+    checkStageCount(complete);
+  return request;
+}
+
+Strategy Strategy::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
+
+Strategy Strategy::askedBy(const Origin &source) const {
+  Strategy all = *this;
+  all.origins.clear(), all.marks.clear();
+  if (all.mesh)
+    all.kind.clear();
+  for (ShardRule &rule : all.shard)
+    rule.origin = source;
+  for (OpRules &rules : all.ops)
+    rules.origin = source;
+  for (RecomputeRule &rule : all.recompute)
+    rule.origin = source;
+  completeOrigins(all, source);
+  return all;
+}
+
+Strategy Strategy::with(const Strategy &over) const {
+  Strategy all = *this;
+  for (const DecisionRow &row : decisionTable())
+    if (row.given(over))
+      row.take(all, over);
+  all.shard.insert(all.shard.end(), over.shard.begin(), over.shard.end());
+  all.ops.insert(all.ops.end(), over.ops.begin(), over.ops.end());
+  for (const auto &[word, source] : over.origins)
+    all.origins[word] = source;
+  if (!over.kind.empty())
+    all.kind = over.kind;
+  return all;
+}
+
+Strategy Strategy::askedAgain(const Strategy &over) const {
+  Strategy all = *this;
+  const auto isAsked = [](const Origin &origin) { return origin == "command line" || origin == "file"; };
+  const auto sourceOf = [&](const char *word) {
+    const auto known = origins.find(word);
+    return known == origins.end() ? Origin("default") : known->second;
+  };
+  const bool moves = over.mesh && mesh && *over.mesh != *mesh,
+             recuts = moves && over.mesh->size(AxisRole::Pipeline) != mesh->size(AxisRole::Pipeline);
+  std::erase_if(all.recompute,
+                [&](const RecomputeRule &rule) { return !over.recompute.empty() || !isAsked(rule.origin); });
+  for (const DecisionRow &row : decisionTable()) {
+    const std::string_view word = row.word;
+    const bool kept = word == "mesh" ? !moves && sourceOf("mesh") != "search"
+                      : word == "recompute"
+                          ? true
+                          : isAsked(sourceOf(row.word)) && !row.given(over) && (!moves || row.isFree(*over.mesh));
+    if (!kept)
+      row.open(all);
   }
-  if (!shard.empty())
-    out += "[shard]\n";
-  for (const ShardRule &rule : shard) {
-    std::string dims;
-    for (auto &[dim, axes] : rule.dims)
-      dims += fmt::format("{} = {}, ", quote(dim), quote(axes));
-    out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rule.pattern), dims, quote(rule.origin));
-  }
-  if (!ops.empty())
-    out += "[ops]\n";
-  for (const OpRules &rules : ops) {
-    std::string entries;
-    for (const auto &[label, decision] : rules.ops)
-      entries += fmt::format("{} = {}, ", quote(label), quote(decision));
-    out += fmt::format("{} = {{ {}origin = {} }}\n", quote(rules.pattern), entries, quote(rules.origin));
-  }
-  out += "[recompute]\n";
-  const Origin usual = originOf("recompute");
-  if (std::ranges::find(recompute, RecomputeRule::everyLayer, &RecomputeRule::pattern) == recompute.end())
-    out += fmt::format("{} = {}\n", quote(RecomputeRule::everyLayer), quote(text(Recomputation::None)));
-  for (const RecomputeRule &rule : recompute)
-    out += fmt::format("{} = {}\n", quote(rule.pattern), recomputeText(rule, usual));
-  return out;
+  if (recuts || over.chunks || over.schedule)
+    decisionNamed("stages")->open(all);
+  if (recuts || over.microbatches)
+    all.order.clear();
+  if (over.mesh)
+    all.kind.clear();
+  std::erase_if(all.shard, [](const ShardRule &rule) { return rule.origin == "search"; });
+  std::erase_if(all.ops, [](const OpRules &rules) { return rules.origin == "search"; });
+  all.marks.clear();
+  std::erase_if(all.origins, [&](const auto &entry) { return !decisionNamed(entry.first)->given(all); });
+  return all.with(over);
+}
+
+Decisions Strategy::decided() const {
+  Decisions all;
+  all.mesh = oneDevice();
+  for (const DecisionRow &row : decisionTable())
+    row.decide(all, *this);
+  all.shard = shard;
+  all.ops = ops;
+  all.origins = origins;
+  all.kind = kind;
+  all.marks = marks;
+  return all;
+}
+
+Decisions Decisions::parse(const std::string &text, const std::string &file) {
+  Decisions strategy = Strategy::parse(text, file).decided();
+  checkStageCount(strategy);
+  return strategy;
 }
 
 } // namespace cleave::partitioner

@@ -25,6 +25,13 @@ toml::table parseToml(const std::string &text, const std::string &file);
 /// "FILE:LINE:COLUMN" of a node.
 std::string at(const std::string &file, const toml::node &node);
 
+/// A node, and the file in which it stands.
+struct TomlPlace {
+  const std::string &file;
+  const toml::node &node;
+  std::string at() const { return partitioner::at(file, node); }
+};
+
 /// A table's entries in the order of the file; toml++ sorts them by key.
 struct TomlEntry {
   std::string key;

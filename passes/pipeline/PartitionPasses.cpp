@@ -24,14 +24,14 @@ namespace cleave::passes {
 
 namespace {
 
-using partitioner::Strategy;
+using partitioner::Decisions;
 
 /// A pass that reads a strategy from its options.
 template <class Base> struct StrategyPass : ThrowingPass<Base> {
   using ThrowingPass<Base>::ThrowingPass;
 
-  Strategy fromOptions() {
-    Strategy strategy;
+  Decisions fromOptions() {
+    Decisions strategy;
     strategy.mesh = partitioner::parseMesh(this->mesh);
     strategy.microbatches = this->microbatches;
     strategy.schedule = this->schedule;
@@ -41,8 +41,8 @@ template <class Base> struct StrategyPass : ThrowingPass<Base> {
     return strategy;
   }
   /// The same for a step whose ops have their stages, without the names of layers.
-  Strategy staged() {
-    Strategy strategy = fromOptions();
+  Decisions staged() {
+    Decisions strategy = fromOptions();
     strategy.stages.resize(static_cast<size_t>(strategy.stageCount()));
     return strategy;
   }
@@ -56,7 +56,7 @@ struct AssignStagesPass : StrategyPass<impl::AssignStagesPassBase<AssignStagesPa
   using StrategyPass::StrategyPass;
 
   void work() override {
-    const Strategy strategy = fromOptions();
+    const Decisions strategy = fromOptions();
     ir::requirePhase(getOperation(), "assign-stages", ir::Phase::Traced);
     partitioner::assignStages(getOperation(), strategy);
   }
@@ -82,7 +82,7 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
   using StrategyPass::StrategyPass;
 
   void work() override {
-    const Strategy strategy = staged();
+    const Decisions strategy = staged();
     ir::requirePhase(getOperation(), "apply", ir::Phase::Step);
     checkStages(strategy);
     partitioner::LocalPrograms applied = partitioner::apply(getOperation(), annotate(getOperation(), strategy));
@@ -92,7 +92,7 @@ struct ApplyPass : StrategyPass<impl::ApplyPassBase<ApplyPass>> {
 
   /// Checks the stages of the step, which are cut before differentiation, perhaps for another mesh than the one applied
   /// here.
-  void checkStages(const Strategy &strategy) {
+  void checkStages(const Decisions &strategy) {
     int64_t last = 0;
     getOperation().walk([&](Operation *op) {
       if (auto stage = op->getAttrOfType<IntegerAttr>(ir::attr::stage))

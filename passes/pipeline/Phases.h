@@ -6,7 +6,7 @@
 namespace cleave::passes {
 
 /// Gives every value of a step a sharding, and decides what `staged`, the strategy with its stages, leaves open.
-partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Strategy &staged);
+partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Decisions &staged);
 
 /// Runs everything up to the local programs; `model` becomes the step on global shapes.
 partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options,

@@ -44,9 +44,9 @@ using namespace mlir;
 
 namespace cleave::passes {
 
+using partitioner::Decisions;
 using partitioner::SegmentId;
 using partitioner::SegmentKind;
-using partitioner::Strategy;
 
 namespace {
 
@@ -135,7 +135,7 @@ void checkInputs(ModuleOp module, const plan::DataT &data) {
 }
 
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
-Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
+Decisions toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
@@ -153,7 +153,7 @@ Strategy toStep(ModuleOp module, const CompileOptions &options, Purpose purpose)
 
   // Stages are cut before anything is simplified away, so that layers are those of the model; and before
   // differentiation, because gradient ops inherit their forward op's stage.
-  const Strategy staged = partitioner::assignStages(module, options.strategy);
+  const Decisions staged = partitioner::assignStages(module, options.strategy);
   phases.end("stages", module);
 
   // The layout of images comes before differentiation too: gradients then have the layout of their values.
@@ -232,7 +232,7 @@ std::map<std::string, std::vector<ir::IndicesAttr>> indicesOf(ModuleOp step) {
 }
 
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
-partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Strategy &staged, const CompileOptions &options) {
+partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Decisions &staged, const CompileOptions &options) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
   const auto mixing = [&](StringRef name, bool exceptMeant) {
     auto function = step->lookupSymbol<func::FuncOp>(name);
@@ -298,9 +298,9 @@ CollectiveStreams streamsOf(const CompileOptions &options, Target target, const 
 
 /// Binds every op of the local functions to a library step or to a generated kernel. Selection comes before fusion: it
 /// finds strides, biases and accumulation in the graph before fusion, which then takes all other ops. The layouts of
-/// stashes are chosen first, because the functions that write and read a stash must agree; small all-reduces are combined
-/// before fusion, which may then compute their operands in one kernel. Collectives are reordered last, among the final
-/// ops.
+/// stashes are chosen first, because the functions that write and read a stash must agree; small all-reduces are
+/// combined before fusion, which may then compute their operands in one kernel. Collectives are reordered last, among
+/// the final ops.
 void selectAndFuse(const partitioner::LocalPrograms &applied, const std::vector<ClassFunctions> &classes, Target target,
                    CollectiveStreams streams, KernelCostTable &costs, const Stops &stops) {
   SmallVector<func::FuncOp> all;
@@ -326,7 +326,7 @@ void selectAndFuse(const partitioner::LocalPrograms &applied, const std::vector<
 
 } // namespace
 
-partitioner::Decisions annotate(ModuleOp step, const Strategy &staged) {
+partitioner::Decisions annotate(ModuleOp step, const Decisions &staged) {
   auto train = step.lookupSymbol<func::FuncOp>("train");
   partitioner::splitTiedGradients(train);
   partitioner::keepChangedBuffers(train);
@@ -349,7 +349,7 @@ GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpo
 }
 
 partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options) {
-  const Strategy staged = toStep(model.module(), options, Purpose::Training);
+  const Decisions staged = toStep(model.module(), options, Purpose::Training);
   auto train = model.module().lookupSymbol<func::FuncOp>("train");
   partitioner::splitTiedGradients(train);
   partitioner::keepChangedBuffers(train);
@@ -357,7 +357,7 @@ partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOpt
 }
 
 partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
-  const Strategy staged = toStep(model.module(), options, purpose);
+  const Decisions staged = toStep(model.module(), options, purpose);
   partitioner::LocalPrograms applied = split(model.module().clone(), staged, options);
   if (purpose == Purpose::Prediction)
     forwardAsEval(applied);
@@ -393,7 +393,7 @@ Target targetOf(const CompileOptions &options) {
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  const Strategy staged = toStep(model.module(), options, Purpose::Training);
+  const Decisions staged = toStep(model.module(), options, Purpose::Training);
   partitioner::LocalPrograms applied = split(model.release(), staged, options);
   return lowerToPlan(applied, options);
 }

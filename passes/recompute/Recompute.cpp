@@ -22,8 +22,8 @@ namespace cleave::passes {
 
 namespace {
 
+using partitioner::Decisions;
 using partitioner::Recomputation;
-using partitioner::Strategy;
 
 std::string pathOf(Operation *op) {
   auto path = op->getAttrOfType<StringAttr>(ir::attr::path);
@@ -54,7 +54,7 @@ bool isKeptBySelective(Operation *op, bool keptScores) {
 
 class Recomputer {
 public:
-  Recomputer(func::FuncOp train, const Strategy &strategy, bool keptScores) : train(train), keptScores(keptScores) {
+  Recomputer(func::FuncOp train, const Decisions &strategy, bool keptScores) : train(train), keptScores(keptScores) {
     findLayers();
     readRules(strategy);
   }
@@ -96,7 +96,7 @@ private:
 
   /// Sets the kind of each layer; the last rule that matches wins. The pattern `everyLayer` matches all members of
   /// lists, or all layers if there is no list.
-  void readRules(const Strategy &strategy) {
+  void readRules(const Decisions &strategy) {
     const bool repeated = llvm::any_of(layers, [](auto &layer) { return partitioner::isListMember(layer.path); });
     for (const partitioner::RecomputeRule &rule : strategy.recompute) {
       const bool every = rule.pattern == partitioner::RecomputeRule::everyLayer;
@@ -175,7 +175,7 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
     const std::optional<Recomputation> known = partitioner::recomputationNamed(kind);
     if (!known)
       throw userError(fmt::format("recompute: kind must be none, selective or full, found \"{}\"", kind.getValue()));
-    Strategy strategy;
+    Decisions strategy;
     strategy.recompute.push_back({partitioner::RecomputeRule::everyLayer, *known});
     recompute(getOperation().lookupSymbol<func::FuncOp>("train"), strategy, keptScores);
   }
@@ -185,7 +185,7 @@ struct RecomputePass : ThrowingPass<impl::RecomputePassBase<RecomputePass>> {
 
 bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
 
-void recompute(func::FuncOp train, const Strategy &strategy, bool keptScores) {
+void recompute(func::FuncOp train, const Decisions &strategy, bool keptScores) {
   if (!strategy.recompute.empty())
     Recomputer(train, strategy, keptScores).run();
   recomputeNormResults(train);

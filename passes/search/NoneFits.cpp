@@ -28,7 +28,7 @@ std::string noneFits(const partitioner::SearchOutcome &outcome, const std::strin
       devices, needed, capacity, pinned);
 }
 
-std::string largestPinned(mlir::func::FuncOp forward, const partitioner::Strategy &pins) {
+std::string largestPinned(mlir::func::FuncOp forward, const partitioner::Decisions &pins) {
   std::string largest;
   double most = 0;
   for (const mlir::BlockArgument argument : forward.getArguments()) {

@@ -1,7 +1,7 @@
 // Says why a search found no plan.
 #pragma once
 #include "partitioner/search/Search.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -15,6 +15,6 @@ std::string noneFits(const partitioner::SearchOutcome &outcome, const std::strin
                      const std::string &pinned);
 
 /// Names the largest parameter of a traced model whose split a rule pins, with its size; empty if there is none.
-std::string largestPinned(mlir::func::FuncOp forward, const partitioner::Strategy &pins);
+std::string largestPinned(mlir::func::FuncOp forward, const partitioner::Decisions &pins);
 
 } // namespace cleave::passes

@@ -17,8 +17,8 @@ namespace cleave::passes {
 namespace {
 
 using partitioner::Cluster;
+using partitioner::Decisions;
 using partitioner::Schedule;
-using partitioner::Strategy;
 
 /// Finalists are schedules whose estimated time is at most this factor above the shortest, and at most this many. The
 /// estimate comes from the costs of stages, which ignore what a joined backward pass overlaps.
@@ -26,7 +26,7 @@ constexpr double nearlyShortest = 1.1;
 constexpr size_t mostFinalists = 6;
 
 struct ScheduleCandidate {
-  Strategy strategy;
+  Decisions strategy;
   double milliseconds; ///< estimated from the costs of its stages
 };
 
@@ -35,7 +35,7 @@ public:
   ScheduleSearch(const GraphModule &model, const CompileOptions &options)
       : model(model), options(options), cluster(Cluster::parse(options.cluster, "the cluster")) {}
 
-  Strategy run() {
+  Decisions run() {
     for (const Schedule &shape : shapes())
       addCandidates(shape);
     if (candidates.empty() && refused)
@@ -47,7 +47,7 @@ public:
 
 private:
   std::vector<Schedule> shapes() const {
-    const Strategy &given = options.strategy;
+    const Decisions &given = options.strategy;
     const int64_t ranks = given.mesh.size(AxisRole::Pipeline);
     if (given.chunks == 0 && ranks > 1)
       return partitioner::openShapes(ranks, given.microbatches);
@@ -55,13 +55,13 @@ private:
              given.placement}};
   }
 
-  Strategy strategyWith(const Schedule &schedule) const {
-    Strategy strategy = options.strategy;
+  Decisions strategyWith(const Schedule &schedule) const {
+    Decisions strategy = options.strategy;
     strategy.setSchedule(schedule, "search");
     return strategy;
   }
 
-  std::shared_ptr<const PlanFile> trial(const Strategy &strategy) const {
+  std::shared_ptr<const PlanFile> trial(const Decisions &strategy) const {
     CompileOptions without = options;
     without.strategy = strategy;
     without.code = false;
@@ -96,7 +96,7 @@ private:
   /// Adds the named schedules that take any number of stages per rank from two as finalists. The number is chosen from
   /// the layers (partitioner/stages/Stages.cpp).
   void addOpenSchedules() {
-    const Strategy &given = options.strategy;
+    const Decisions &given = options.strategy;
     const int64_t ranks = given.mesh.size(AxisRole::Pipeline);
     if (candidates.empty() || given.chunks > 0 || ranks == 1 || refused) // too few layers for two stages a rank
       return;
@@ -115,8 +115,8 @@ private:
       candidates.push_back({strategyWith(schedule), partitioner::simulate(schedule, measured.stages).step});
   }
 
-  Strategy fastest() {
-    std::optional<Strategy> best;
+  Decisions fastest() {
+    std::optional<Decisions> best;
     double seconds = 0;
     size_t tried = 0;
     for (const ScheduleCandidate &candidate : candidates) {
@@ -149,7 +149,7 @@ private:
 } // namespace
 
 std::vector<uint8_t> searchAndCompile(GraphModule model, CompileOptions options) {
-  const Strategy &given = options.strategy;
+  const Decisions &given = options.strategy;
   if (given.schedule == partitioner::searchedSchedule && given.order.empty() && !options.cluster.empty())
     options.strategy = ScheduleSearch(model, options).run();
   return compile(std::move(model), options);

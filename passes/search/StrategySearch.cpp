@@ -41,6 +41,7 @@ bool neverStops() { return false; }
 
 using partitioner::Candidate;
 using partitioner::Cluster;
+using partitioner::Decisions;
 using partitioner::LayerOutline;
 using partitioner::Neighbour;
 using partitioner::PlanGroup;
@@ -48,7 +49,6 @@ using partitioner::PlanRow;
 using partitioner::Site;
 using partitioner::SiteCosts;
 using partitioner::SplitChoice;
-using partitioner::Strategy;
 
 class StrategySearch {
 public:
@@ -58,7 +58,7 @@ public:
         sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request},
         cache(options.searchCache ? options.searchCache : newSearchCache()) {
     input.stops = std::move(stops);
-    Strategy pins; // what the models and the trial plans depend on, besides what the users of a cache have in common
+    Decisions pins; // what the models and the trial plans depend on, besides what the users of a cache have in common
     pins.shard = pinned.shard, pins.ops = pinned.ops, pins.recompute = pinned.recompute, pins.stages = pinned.stages;
     pins.scatterGather = pinned.scatterGather;
     const bool fused = std::ranges::all_of(cluster.devices, partitioner::attentionIsFused);
@@ -87,7 +87,7 @@ public:
   }
 
   /// See the header.
-  std::vector<Alternative> alternativesTo(const Strategy &chosen) {
+  std::vector<Alternative> alternativesTo(const Decisions &chosen) {
     prepare();
     const auto [group, schedule] = rowOf(chosen);
     std::vector<Neighbour> others = partitioner::neighboursOf(input.request, group, schedule);
@@ -381,7 +381,7 @@ private:
     return found->second ? &*found->second : nullptr;
   }
 
-  static void addRules(const partitioner::SolvedLayouts &layouts, Strategy &strategy) {
+  static void addRules(const partitioner::SolvedLayouts &layouts, Decisions &strategy) {
     strategy.shard = layouts.shard;
     strategy.ops = layouts.ops;
   }
@@ -391,10 +391,10 @@ private:
                        partitioner::text(split.recompute));
   }
 
-  Strategy strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
-    Strategy strategy = pinned;
+  Decisions strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
+    Decisions strategy = pinned;
     strategy.stages.clear(), strategy.order.clear();
-    strategy.schedule = Strategy{}.schedule, strategy.chunks = 1, strategy.placement = partitioner::Placement::Wrapped;
+    strategy.schedule = Decisions{}.schedule, strategy.chunks = 1, strategy.placement = partitioner::Placement::Wrapped;
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Data), split.data, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Tensor), split.tensor, "search");
     partitioner::setAxis(strategy.mesh, axisName(AxisRole::Pipeline), pipeline, "search");
@@ -406,7 +406,7 @@ private:
   }
 
   /// Puts rules of the search before those that are pinned, unless these decide all layers.
-  void setRecompute(Strategy &strategy, std::vector<partitioner::RecomputeRule> rules) const {
+  void setRecompute(Decisions &strategy, std::vector<partitioner::RecomputeRule> rules) const {
     strategy.recompute = pinned.recompute;
     if (!partitioner::pinnedRecomputation(input.request.pins))
       strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
@@ -428,8 +428,8 @@ private:
     return peak > 0 ? flops * static_cast<double>(options.batch) / peak : 0;
   }
 
-  Strategy strategyOf(const Candidate &candidate) {
-    Strategy strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
+  Decisions strategyOf(const Candidate &candidate) {
+    Decisions strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
     strategy.mesh.order = candidate.group.order;
     if (!strategy.scatterGather)
       strategy.scatterGather = partitioner::slicedMessageBytes(cluster, strategy.mesh);
@@ -448,8 +448,8 @@ private:
   }
 
   /// Records what the request leaves open.
-  void markFound(Strategy &strategy) const {
-    const partitioner::Request &pins = input.request.pins;
+  void markFound(Decisions &strategy) const {
+    const partitioner::Strategy &pins = input.request.pins;
     const std::pair<const char *, bool> all[] = {{"mesh", !pins.mesh},
                                                  {"schedule", !pins.schedule},
                                                  {"microbatches", !pins.microbatches},
@@ -525,7 +525,7 @@ private:
 
   /// A plan of the whole model.
   struct Finalist {
-    Strategy strategy;
+    Decisions strategy;
     std::vector<partitioner::RecomputeRule> safer;   ///< if the plan does not fit; or empty
     std::set<int64_t> saferAt;                       ///< positions of the pipeline at which that recomputes more
     double step = 0;                                 ///< seconds; 0: it cannot be made, or does not fit
@@ -566,12 +566,12 @@ private:
   }
 
   /// Known plans are of devices of the same kind, but perhaps of other nodes.
-  std::string keyOf(const Strategy &strategy) const {
+  std::string keyOf(const Decisions &strategy) const {
     return strategy.toToml() + (partitioner::replicasApart(strategy.mesh, cluster) ? "replicas apart" : "");
   }
 
   /// The plan that another search compiled; null if none did.
-  std::shared_ptr<const PlanFile> knownFinalist(const Strategy &strategy) const {
+  std::shared_ptr<const PlanFile> knownFinalist(const Decisions &strategy) const {
     const auto found = cache->finalists.find(keyOf(strategy));
     return found == cache->finalists.end() ? nullptr : found->second;
   }
@@ -683,7 +683,7 @@ private:
 
   // ---- alternatives to a plan
 
-  std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Strategy &strategy) const {
+  std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Decisions &strategy) const {
     Recomputation kind = Recomputation::None; // of most layers
     for (const partitioner::RecomputeRule &rule : strategy.recompute)
       if (rule.pattern == partitioner::RecomputeRule::everyLayer)
@@ -745,7 +745,7 @@ private:
   const CompileOptions &options;
   const Cluster cluster;
   partitioner::Sites sites;
-  const Strategy pinned;
+  const Decisions pinned;
   partitioner::SearchInput input;
   const std::shared_ptr<SearchCache> cache;
   std::map<std::pair<SplitChoice, Site>, std::optional<SiteCosts>> measured;
@@ -768,7 +768,7 @@ FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
   return StrategySearch(trace, options, request, std::move(stops)).run();
 }
 
-std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options, const Strategy &chosen) {
+std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options, const Decisions &chosen) {
   partitioner::SpaceRequest request{
       .devices = chosen.mesh.ranks(), .batch = options.batch, .evalBatch = options.evalBatch};
   const auto asked = [](const auto &rules) {

@@ -16,7 +16,7 @@ namespace cleave::passes {
 using Trace = std::function<GraphModule(int64_t rows, int64_t evalRows)>;
 
 struct FoundStrategy {
-  partitioner::Strategy strategy;
+  partitioner::Decisions strategy;
   std::shared_ptr<const plan::SearchT> record; ///< for the plan
   std::shared_ptr<const PlanFile> plan;        ///< compiled with this strategy, without code and record
 };
@@ -34,14 +34,14 @@ FoundStrategy searchStrategy(
 /// not fit the memory. The fastest first. Of `chosen`, only rules that were asked for single layers, tensors and ops
 /// are kept.
 std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options,
-                                        const partitioner::Strategy &chosen);
+                                        const partitioner::Decisions &chosen);
 
 /// What searches measure of a model, for CompileOptions.searchCache. Searches that share it may differ in the cluster,
 /// the number of devices and what is asked of the split.
 std::shared_ptr<SearchCache> newSearchCache();
 
 struct EstimatedPlan {
-  partitioner::Strategy strategy;
+  partitioner::Decisions strategy;
   partitioner::Estimate estimate;
 };
 

@@ -1,13 +1,13 @@
 // Strategy files: any text is rejected with a user error, or it can be written and read back unchanged.
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "runtime/base/Error.h"
 
 #include <cstdio>
 #include <cstdlib>
 
-using cleave::partitioner::Strategy;
+using cleave::partitioner::Decisions;
 
-static bool same(const Strategy &a, const Strategy &b) {
+static bool same(const Decisions &a, const Decisions &b) {
   if (a.mesh != b.mesh || a.schedule != b.schedule || a.microbatches != b.microbatches || a.stages != b.stages ||
       a.shard.size() != b.shard.size())
     return false;
@@ -19,10 +19,10 @@ static bool same(const Strategy &a, const Strategy &b) {
 }
 
 static void roundTrip(const std::string &text) {
-  const Strategy strategy = Strategy::parse(text, "fuzz.toml");
+  const Decisions strategy = Decisions::parse(text, "fuzz.toml");
   const std::string written = strategy.toToml();
   try {
-    if (const Strategy again = Strategy::parse(written, "again.toml");
+    if (const Decisions again = Decisions::parse(written, "again.toml");
         same(strategy, again) && again.toToml() == written)
       return;
     std::fprintf(stderr, "reads back as another:\n%s\n", written.c_str());

@@ -1,6 +1,6 @@
 // Finds the features of a case.
 #include "tests/random/Coverage.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "tests/random/Tables.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Prints a recipe as a C++ program.
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "tests/random/Recipe.h"
 #include "tests/random/Tables.h"
 

@@ -1,6 +1,6 @@
 // Tries reduction steps until none helps.
 #include "tests/random/Reduce.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "tests/random/Drawing.h"
 #include "tests/random/Tables.h"
 

@@ -1,6 +1,6 @@
 // The reasons and their checks.
 #include "tests/random/Refusals.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "tests/random/Instance.h"
 #include "tests/random/Run.h"
 
@@ -33,7 +33,7 @@ bool markedStageWithoutParameters(const Recipe &recipe) {
 /// Whether a stage that the strategy file lists runs no layer with parameters. A layer that runs again after its stage
 /// counts for the current stage.
 bool listedStageWithoutParameters(const Recipe &recipe) {
-  const auto stages = partitioner::Strategy::parse(recipe.strategy(), "strategy.toml").stages;
+  const auto stages = partitioner::Decisions::parse(recipe.strategy(), "strategy.toml").stages;
   std::vector<bool> reads(stages.size(), false);
   size_t current = 0;
   for (const ModelLayer &layer : layersOfModel(recipe)) {

@@ -43,8 +43,8 @@ namespace {
 ResolvedOptions optionsOf(const Recipe &r, const TrainConfig &config) {
   ResolvedOptions job = resolveOptions(config, optionsFor(r));
   if (!r.stagesAndShards.empty() || !r.found.empty()) {
-    const partitioner::Strategy fromOptions = job.strategy;
-    job.strategy = partitioner::Strategy::parse(r.strategy(), "strategy.toml");
+    const partitioner::Decisions fromOptions = job.strategy;
+    job.strategy = partitioner::Decisions::parse(r.strategy(), "strategy.toml");
     if (r.found.empty()) {
       job.strategy.recompute = fromOptions.recompute;
       job.strategy.sequence = fromOptions.sequence;
@@ -432,7 +432,7 @@ std::string differenceGivenBack(const partitioner::LocalPrograms &applied, const
                                 const TrainConfig &config, passes::CompileOptions options) {
   const std::string strategy = applied.decisions.toToml();
   try {
-    options.strategy = partitioner::Strategy::parse(strategy, "written.toml");
+    options.strategy = partitioner::Decisions::parse(strategy, "written.toml");
     GraphModule model = traced(recipe, config, true);
     const partitioner::LocalPrograms again = passes::applyStrategy(model, options);
     const auto sameStage = [](const partitioner::StageInfo &a, const partitioner::StageInfo &b) {

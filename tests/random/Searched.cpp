@@ -3,7 +3,7 @@
 
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/trace/TraceModel.h"
-#include "partitioner/strategy/Request.h"
+#include "partitioner/strategy/Strategy.h"
 #include "passes/search/StrategySearch.h"
 #include "tests/random/Instance.h"
 #include "tests/random/Run.h"
@@ -38,7 +38,7 @@ Recipe withFoundStrategy(const Recipe &recipe) {
   options.virtualStages.reset(), options.zero.reset();
   options.sequenceParallel = false;
   ResolvedOptions job = resolveOptions(config, options);
-  job.toSearch->pins = partitioner::Request::parse(recipe.stagesAndShards, "strategy.toml").with(job.toSearch->pins);
+  job.toSearch->pins = partitioner::Strategy::parse(recipe.stagesAndShards, "strategy.toml").with(job.toSearch->pins);
   if (recipe.searched == "mixed")
     job.cluster = mixedCluster(options.devices);
   const passes::Trace trace = [&](int64_t rows, int64_t evalRows) {
@@ -47,7 +47,7 @@ Recipe withFoundStrategy(const Recipe &recipe) {
     rowsOf.batch = recipe.batch;
     return traceModel(modelOf(root), rowsOf, rows, evalRows);
   };
-  const partitioner::Strategy strategy = passes::searchStrategy(trace, job, *job.toSearch).strategy;
+  const partitioner::Decisions strategy = passes::searchStrategy(trace, job, *job.toSearch).strategy;
   Recipe found = recipe;
   found.mesh = partitioner::meshText(strategy.mesh);
   found.schedule = strategy.schedule, found.virtualStages = strategy.chunks;

@@ -23,8 +23,8 @@ using Options = std::vector<std::string>;
 
 namespace {
 
-Strategy strategyOf(const PlanFile &file) {
-  return Strategy::parse(text(file.plan().strategy()), "the strategy of " + file.name());
+Decisions strategyOf(const PlanFile &file) {
+  return Decisions::parse(text(file.plan().strategy()), "the strategy of " + file.name());
 }
 
 ModelNames namesOf(const plan::Plan &plan) {
@@ -132,7 +132,7 @@ PlanCosts costsOf(const PlanSummary &summary) {
 std::vector<DecisionChange> decisionChanges(const PlanFile &a, const PlanFile &b) {
   const plan::Plan &first = a.plan(), &second = b.plan();
   std::vector<DecisionChange> found;
-  const Strategy before = strategyOf(a), after = strategyOf(b);
+  const Decisions before = strategyOf(a), after = strategyOf(b);
   for (Difference &one : differences(before, after, namesOf(first))) {
     DecisionChange &made = found.emplace_back(DecisionChange{
         one.decision, one.path, one.from, one.to, {}, {}, std::move(one.brings), std::move(one.problem), {}});

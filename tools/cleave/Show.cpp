@@ -13,7 +13,7 @@ namespace cleave::tool {
 static std::vector<partitioner::Decision> decisionsIn(const std::string &file, const plan::Plan &plan) {
   const std::string strategy = text(plan.strategy());
   return strategy.empty() ? std::vector<partitioner::Decision>()
-                          : decisionsOf(partitioner::Strategy::parse(strategy, "the strategy of " + file));
+                          : decisionsOf(partitioner::Decisions::parse(strategy, "the strategy of " + file));
 }
 
 /// Lists the decisions by who made them; those for single layers and tensors on lines of their own.

@@ -153,7 +153,7 @@ size_t checkAll(const Case &c) {
   const std::string function = functionOf(c, c.operands, c.results);
   INFO(function);
   GraphModule module = GraphModule::parse(function, "case");
-  Strategy strategy;
+  Decisions strategy;
   strategy.mesh = mesh;
   const ShardingProblem problem =
       readProblem(mlir::cast<mlir::func::FuncOp>(module.function("f")), strategy, NamedShardings());

@@ -32,8 +32,8 @@ mlir::func::FuncOp functionIn(const GraphModule &module) {
   return mlir::cast<mlir::func::FuncOp>(module.function("f"));
 }
 
-Strategy strategyFor(int64_t dp, int64_t tp) {
-  Strategy strategy;
+Decisions strategyFor(int64_t dp, int64_t tp) {
+  Decisions strategy;
   strategy.mesh = {{{"dp", dp}, {"tp", tp}, {"pp", 1}}};
   return strategy;
 }
@@ -76,7 +76,7 @@ TEST_CASE("what is known already, and what a strategy says, pins arguments") {
   const ShardingProblem known = readProblem(functionIn(module), strategyFor(2, 2), named);
   CHECK(known.arguments[1].pinned->str() == "tp, _");
   CHECK(known.arguments[2].pinned->str() == "tp, _");
-  Strategy strategy = strategyFor(2, 2);
+  Decisions strategy = strategyFor(2, 2);
   strategy.shard = {{"w", {{"1", "tp"}}, "file"}};
   const ShardingProblem ruled = readProblem(functionIn(module), strategy, NamedShardings());
   CHECK(ruled.arguments[1].pinned->str() == "_, tp");

@@ -2,8 +2,8 @@
 #include "partitioner/apply/FoldRules.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/stages/Layers.h"
+#include "partitioner/strategy/Decisions.h"
 #include "partitioner/strategy/Differences.h"
-#include "partitioner/strategy/Request.h"
 #include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
@@ -158,8 +158,8 @@ TEST_CASE("cuts weigh the messages between parts") {
             begins.push_back(i + 1);
         least = std::min(least, costOf(begins));
       }
-    const std::vector<size_t> begins = cutsBySends(
-        costs, parts, [&](size_t part, size_t begin) { return sent[part][begin]; }, passes);
+    const std::vector<size_t> begins =
+        cutsBySends(costs, parts, [&](size_t part, size_t begin) { return sent[part][begin]; }, passes);
     REQUIRE(begins.size() == parts);
     CHECK(costOf(begins) <= 1.15 * least + 1e-9);
   }
@@ -217,9 +217,9 @@ TEST_CASE("slashes order the axes along which ranks are numbered") {
     for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
       CHECK(mesh.rank(mesh.coords(rank)) == rank);
     CHECK(parseMesh(meshText(mesh)) == mesh);
-    Strategy strategy;
+    Decisions strategy;
     strategy.mesh = mesh;
-    CHECK(Request::parse(strategy.toToml(), "s.toml").mesh == mesh);
+    CHECK(Strategy::parse(strategy.toToml(), "s.toml").mesh == mesh);
   }
   CHECK(other != usual);
   CHECK(meshText(other) == "pp=4/tp=3/dp=2");
@@ -243,7 +243,7 @@ TEST_CASE("meshes for kinds of parallelism") {
 }
 
 TEST_CASE("a strategy goes through its text") {
-  Strategy strategy = Strategy::parse(R"(
+  Decisions strategy = Decisions::parse(R"(
 mesh = { dp = 2, tp = 2, pp = 2 }
 schedule = { name = "gpipe", microbatches = 4 }
 stages = [["embed", "blocks.0"], ["blocks.1"]]
@@ -251,42 +251,42 @@ stages = [["embed", "blocks.0"], ["blocks.1"]]
 "blocks.*.fc.weight" = { 0 = "tp", origin = "file" }
 "a.weight" = { 1 = "tp" }
 )",
-                                      "test.toml");
+                                        "test.toml");
   CHECK(strategy.mesh.ranks() == 8);
   CHECK(strategy.schedule == "gpipe");
   CHECK(strategy.microbatches == 4);
   CHECK(strategy.stages[0].size() == 2);
   CHECK(strategy.shard[0].dims.at("0") == "tp"); // rules keep the order of the file: the last rule that matches applies
-  Strategy again = Strategy::parse(strategy.toToml(), "again");
+  Decisions again = Decisions::parse(strategy.toToml(), "again");
   CHECK(again.toToml() == strategy.toToml());
-  CHECK_THROWS_WITH(Strategy::parse("mesh = { xp = 2 }", "f.toml"),
+  CHECK_THROWS_WITH(Decisions::parse("mesh = { xp = 2 }", "f.toml"),
                     Catch::Contains("f.toml:1") && Catch::Contains("xp"));
-  CHECK_THROWS_WITH(Strategy::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
-  const Strategy quoted = Strategy::parse("[shard]\n'a\"\\b' = { 0 = \"tp\", origin = \"\\u0007\" }", "f.toml");
+  CHECK_THROWS_WITH(Decisions::parse("speed = 3", "f.toml"), Catch::Contains("speed"));
+  const Decisions quoted = Decisions::parse("[shard]\n'a\"\\b' = { 0 = \"tp\", origin = \"\\u0007\" }", "f.toml");
   CHECK(quoted.shard[0].pattern == "a\"\\b");
-  CHECK(Strategy::parse(quoted.toToml(), "again").toToml() == quoted.toToml());
-  CHECK(Strategy::parse("stages = [[\"\u046b\"]] # \u046b", "f.toml").stages[0][0] == "\u046b");
+  CHECK(Decisions::parse(quoted.toToml(), "again").toToml() == quoted.toToml());
+  CHECK(Decisions::parse("stages = [[\"\u046b\"]] # \u046b", "f.toml").stages[0][0] == "\u046b");
   for (const char *text : {"mesh = \"dp=2\"\n\u046b", "x = \"dp=2\"\nl=1\u046b", "\n[.", "\n\u046b = 1"})
-    CHECK_THROWS_WITH(Strategy::parse(text, "f.toml"), Catch::Contains("f.toml:2"));
-  CHECK(Strategy::parse("stages = [[\"a\", \"a use 2\"]]", "f.toml").stages[0][1] == "a use 2");
-  CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a\",\n\"a use\"]]", "f.toml"),
+    CHECK_THROWS_WITH(Decisions::parse(text, "f.toml"), Catch::Contains("f.toml:2"));
+  CHECK(Decisions::parse("stages = [[\"a\", \"a use 2\"]]", "f.toml").stages[0][1] == "a use 2");
+  CHECK_THROWS_WITH(Decisions::parse("stages = [[\"a\",\n\"a use\"]]", "f.toml"),
                     Catch::Contains("f.toml:2:1: stages: \"a use\" is not a module path"));
-  CHECK_THROWS_WITH(Strategy::parse("stages = [[\"a use 2\", \"a use 2\"]]", "f.toml"), Catch::Contains("twice"));
-  CHECK_THROWS_WITH(Strategy::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
+  CHECK_THROWS_WITH(Decisions::parse("stages = [[\"a use 2\", \"a use 2\"]]", "f.toml"), Catch::Contains("twice"));
+  CHECK_THROWS_WITH(Decisions::parse("mesh = {", "f.toml"), Catch::Contains("f.toml:1"));
   std::string deep = "a";
   for (int i = 0; i < 100000; ++i)
     deep += ".a";
-  CHECK_THROWS_WITH(Strategy::parse("\n" + deep + " = 1", "f.toml"),
+  CHECK_THROWS_WITH(Decisions::parse("\n" + deep + " = 1", "f.toml"),
                     Catch::Contains("f.toml:2: a key must have at most 64"));
-  CHECK_THROWS_WITH(Strategy::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
-  CHECK_THROWS_WITH(Request::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
-  CHECK_THROWS_WITH(Request::load("/"), Catch::Contains("a folder"));
+  CHECK_THROWS_WITH(Decisions::parse("x = " + std::string(100000, '['), "f.toml"), Catch::Contains("f.toml:1"));
+  CHECK_THROWS_WITH(Strategy::load("/dev/zero"), Catch::Contains("/dev/zero") && Catch::Contains("a device"));
+  CHECK_THROWS_WITH(Strategy::load("/"), Catch::Contains("a folder"));
 }
 
 TEST_CASE("every key of a strategy is read, whatever its pattern matches") {
   const auto refused = [](const std::string &text) {
     try {
-      Strategy::parse(text, "f.toml");
+      Decisions::parse(text, "f.toml");
     } catch (const Error &error) {
       return std::string(error.what());
     }
@@ -363,15 +363,15 @@ marks = [{ path = "fc", axes = ["", "tp"], at = "m.cpp:7:3" }]
 "*" = "selective"
 "a" = { kind = "full", origin = "file" }
 )";
-  const Request stored = Request::parse(toml, "plan");
-  const Strategy strategy = stored.decided();
+  const Strategy stored = Strategy::parse(toml, "plan");
+  const Decisions strategy = stored.decided();
   CHECK(strategy.originOf("mesh") == "search");
   CHECK(strategy.originOf("zero") == "command line");
   CHECK(strategy.originOf("schedule") == "default");
   CHECK(strategy.originOf("recompute") == "memory");
   CHECK(strategy.recompute[1].origin == "file");
-  CHECK(Strategy::parse(strategy.toToml(), "again").toToml() == strategy.toToml());
-  const Request again = stored.askedAgain({});
+  CHECK(Decisions::parse(strategy.toToml(), "again").toToml() == strategy.toToml());
+  const Strategy again = stored.askedAgain({});
   CHECK_FALSE(again.mesh);
   CHECK(again.kind == "hybrid");
   CHECK(again.zero == 1);
@@ -385,12 +385,12 @@ marks = [{ path = "fc", axes = ["", "tp"], at = "m.cpp:7:3" }]
                                    {"kind = \"fast\"", "kind must be one of data"},
                                    {"marks = [3]", "marks must be an array"},
                                    {"[recompute]\na = { kind = \"full\" }", "with kind and origin"}})
-    CHECK_THROWS_WITH(Request::parse(text, "f.toml"), Catch::Contains(word));
+    CHECK_THROWS_WITH(Strategy::parse(text, "f.toml"), Catch::Contains(word));
 }
 
 TEST_CASE("recomputation of every layer is one decision, also of layers with digits in their names") {
   const auto strategy = [](const char *kind) {
-    return Strategy::parse(fmt::format("mesh = {{ dp = 2 }}\n[recompute]\n\"*\" = \"{}\"\n", kind), "test");
+    return Decisions::parse(fmt::format("mesh = {{ dp = 2 }}\n[recompute]\n\"*\" = \"{}\"\n", kind), "test");
   };
   const std::vector<Difference> found = differences(strategy("none"), strategy("full"), {{"embed", "fc1", "fc2"}, {}});
   REQUIRE(found.size() == 1);
@@ -413,8 +413,8 @@ stages = [["a"], ["b"]]
 [recompute]
 "*" = "full"
 )";
-  const Request stored = Request::parse(toml, "plan");
-  const Request same = stored.askedAgain({});
+  const Strategy stored = Strategy::parse(toml, "plan");
+  const Strategy same = stored.askedAgain({});
   CHECK(same.mesh == stored.mesh);
   CHECK(same.schedule == "zb-h1");
   CHECK(same.sequence == "tp");
@@ -426,18 +426,18 @@ stages = [["a"], ["b"]]
   REQUIRE(same.shard.size() == 1);
   CHECK(same.shard[0].pattern == "a.weight");
 
-  Request moved;
+  Strategy moved;
   moved.mesh = parseMesh("dp=8");
-  const Request other = stored.askedAgain(moved);
+  const Strategy other = stored.askedAgain(moved);
   CHECK(other.mesh == moved.mesh);
   CHECK_FALSE(other.schedule); // of a pipeline
   CHECK_FALSE(other.sequence);
-  Request recomputed;
+  Strategy recomputed;
   recomputed.recompute = {{RecomputeRule::everyLayer, Recomputation::None}};
   const auto rules = stored.askedAgain(recomputed).recompute;
   REQUIRE(rules.size() == 1);
   CHECK(rules[0].kind == Recomputation::None);
   // Read as a file, all of it is asked for.
   CHECK(stored.decided().zero == 1);
-  CHECK(Request::parse(stored.askedBy("file").decided().toToml(), "again").askedAgain({}).zero == 1);
+  CHECK(Strategy::parse(stored.askedBy("file").decided().toToml(), "again").askedAgain({}).zero == 1);
 }

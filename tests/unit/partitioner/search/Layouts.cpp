@@ -184,11 +184,11 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
                                                      .layers = layers,
                                                      .layerOf = [](const std::string &) { return "net"; }});
     REQUIRE(solved.solution.optimal());
-    Strategy strategy;
+    Decisions strategy;
     strategy.mesh = problem.mesh;
     strategy.shard = solved.shard;
     strategy.ops = solved.ops;
-    strategy = Strategy::parse(strategy.toToml(), "test");
+    strategy = Decisions::parse(strategy.toToml(), "test");
     LayoutCosts costs(cluster, problem.mesh, Rate::Fp16, Rate::Fp32);
     const LayoutInput input = inputOf(problem, costs);
     const LayoutProblem layouts(input);
@@ -232,7 +232,7 @@ TEST_CASE("decisions are written as text and read again") {
   problem.described = {{}};
   problem.finish();
   problem.label();
-  Strategy strategy;
+  Decisions strategy;
   strategy.mesh = problem.mesh;
   const auto decided = [&](const std::string &label, const std::string &text) {
     strategy.ops = {{"net", {{label, text}}, "file"}};

@@ -21,7 +21,7 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   for (int i = 0; i < 2000; ++i)
     stars += "*a";
   CHECK_FALSE(matches(stars, std::string(5000, 'a') + "b"));
-  Strategy strategy;
+  Decisions strategy;
   strategy.mesh = meshOf(1, 2, 1);
   strategy.shard = {{"a.*", {{"0", "tp"}}, "file"}, {"a.qkv", {{"0:3x4x16.1", "tp"}}, "file"}};
   auto pinned = [&](const char *name, const std::vector<int64_t> &shape,
