@@ -90,6 +90,17 @@ Mesh PlanGroup::mesh() const {
   return mesh;
 }
 
+Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule) {
+  Decisions all;
+  all.mesh = group.mesh();
+  all.schedule = schedule.name, all.chunks = schedule.chunks;
+  all.microbatches = group.microbatches;
+  all.recompute = {{RecomputeRule::everyLayer, group.split.recompute, "search"}};
+  all.sequence = group.split.sequence ? axisName(AxisRole::Tensor) : "";
+  all.zero = group.split.zero;
+  return all;
+}
+
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
   const std::optional<Recomputation> recompute = pinnedRecomputation(request.pins);
   std::optional<bool> sequence;

@@ -41,6 +41,9 @@ struct ScheduleChoice {
   Schedule shapeOf(const PlanGroup &group) const;  ///< the same without the orders of the ranks
 };
 
+/// The decisions of these plans but for stages and shardings, which the row does not say.
+Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule);
+
 /// What limits the space.
 struct SpaceRequest {
   Strategy pins;       ///< what is decided already

@@ -11,6 +11,7 @@
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
+#include "partitioner/strategy/DecisionTable.h"
 #include "partitioner/strategy/SlicedMessages.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/precision/Precision.h"
@@ -393,15 +394,12 @@ private:
 
   Decisions strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
     Decisions strategy = pinned;
-    strategy.stages.clear(), strategy.order.clear();
-    strategy.schedule = Decisions{}.schedule, strategy.chunks = 1, strategy.placement = partitioner::Placement::Wrapped;
-    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Data), split.data, "search");
-    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Tensor), split.tensor, "search");
-    partitioner::setAxis(strategy.mesh, axisName(AxisRole::Pipeline), pipeline, "search");
-    strategy.microbatches = microbatches;
-    setRecompute(strategy, {{partitioner::RecomputeRule::everyLayer, split.recompute, "search"}});
-    strategy.zero = split.zero;
-    strategy.sequence = split.sequence ? axisName(AxisRole::Tensor) : "";
+    const Decisions chosen =
+        partitioner::decisionsOf({split, pipeline, microbatches, pinned.mesh.order}, {Decisions().schedule});
+    for (const partitioner::DecisionRow &row : partitioner::decisionTable())
+      if (row.word != std::string("scatter_gather"))
+        row.copy(strategy, chosen);
+    setRecompute(strategy, chosen.recompute);
     return strategy;
   }
 

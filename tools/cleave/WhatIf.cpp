@@ -11,7 +11,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
+#include <set>
 
 namespace cleave::tool {
 
@@ -56,12 +56,10 @@ WhatIf parseWhatIf(const std::string &words, const Cluster &cluster) {
   const size_t space = words.find(' ');
   const std::string what = words.substr(0, space),
                     value = space == std::string::npos ? "" : words.substr(words.find_first_not_of(' ', space));
-  static const std::map<std::string, std::string> byOption = {
-      {"mesh", "--mesh"},           {"devices", "--devices"},     {"batch", "--batch"},
-      {"zero", "--zero"},           {"schedule", "--schedule"},   {"microbatches", "--microbatches"},
-      {"recompute", "--recompute"}, {"precision", "--precision"}, {"strategy", "--strategy"}};
-  if (const auto found = byOption.find(what); found != byOption.end() && !value.empty())
-    return {words, {found->second, value}};
+  static const std::set<std::string> options = {"batch",     "devices",  "mesh",     "microbatches", "precision",
+                                                "recompute", "schedule", "strategy", "zero"};
+  if (options.contains(what) && !value.empty())
+    return {words, {"--" + what, value}};
   if (what == "sequence" && value == "tp")
     return {words, {"--sequence-parallel"}};
   if (what == "network" && !value.empty()) {
@@ -78,8 +76,7 @@ WhatIf parseWhatIf(const std::string &words, const Cluster &cluster) {
     return {words, {}, changed};
   }
   std::vector<std::string> known{"network", "memory", "sequence"};
-  for (const auto &[word, option] : byOption)
-    known.push_back(word);
+  known.insert(known.end(), options.begin(), options.end());
   std::ranges::sort(known);
   throw userError(
       fmt::format("--what-if \"{}\": must be one of {}, and a value, such as \"mesh dp=8\" or \"network 400\" "
