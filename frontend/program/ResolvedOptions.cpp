@@ -190,7 +190,7 @@ bool isComplete(const Strategy &pins) {
     return false;
   const auto alone = [&](AxisRole role) { return pins.mesh->size(role) == 1; };
   return (alone(AxisRole::Pipeline) || !pins.stages.empty()) && (alone(AxisRole::Data) || pins.zero) &&
-         (alone(AxisRole::Tensor) || pins.sequence) && partitioner::pinnedRecomputation(pins);
+         (alone(AxisRole::Tensor) || pins.sequence) && partitioner::ofEveryLayer(pins.recompute);
 }
 
 /// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and no mesh on the command

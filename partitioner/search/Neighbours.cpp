@@ -25,7 +25,7 @@ static bool isNear(const Decisions &other, const Decisions &all) {
   for (const MeshAxis &axis : all.mesh.axes)
     same += other.mesh.size(axis.name) == axis.size;
   return (same == 1 || same == 3) && std::ranges::all_of(decisionTable(), [&](const DecisionRow &row) {
-           return row.word == std::string("mesh") || row.word == std::string("schedule") ||
+           return row.word == "mesh" || row.word == "schedule" ||
                   row.value(other) == row.value(row.isFree(other.mesh) ? all : Decisions());
          });
 }
@@ -33,13 +33,14 @@ static bool isNear(const Decisions &other, const Decisions &all) {
 std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, const ScheduleChoice &schedule) {
   const Decisions all = decisionsOf(group, schedule);
   for (const DecisionRow &row : decisionTable())
-    if (row.word != std::string("stages"))
+    if (row.word != "stages")
       row.open(space.pins);
   space.pins.kind.clear();
   std::vector<Neighbour> found;
   for (const PlanGroup &other : groupsOf(space)) {
-    const bool sameMesh = other.mesh() == all.mesh;
-    if (!sameMesh && !isNear(decisionsOf(other, schedule), all))
+    const Decisions there = decisionsOf(other, schedule);
+    const bool sameMesh = there.mesh == all.mesh;
+    if (!sameMesh && !isNear(there, all))
       continue;
     for (const ScheduleChoice &choice : schedulesOf(space, other)) {
       Candidate plan;

@@ -1,6 +1,8 @@
 // The queue of groups by their bounds.
 #include "partitioner/search/Search.h"
 
+#include "partitioner/strategy/DecisionTable.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -593,7 +595,7 @@ private:
 
   /// Whether ranks that lack memory may recompute more than the group says: where nobody asked for less.
   bool recomputesMore(const PlanGroup &group) const {
-    return group.split.recompute != Recomputation::Full && !pinnedRecomputation(input.request.pins);
+    return group.split.recompute != Recomputation::Full && !ofEveryLayer(input.request.pins.recompute);
   }
 
   /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute

@@ -73,14 +73,6 @@ std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
 
 } // namespace
 
-std::optional<Recomputation> pinnedRecomputation(const Strategy &pins) {
-  std::optional<Recomputation> kind;
-  for (const RecomputeRule &rule : pins.recompute)
-    if (rule.pattern == RecomputeRule::everyLayer)
-      kind = rule.kind;
-  return kind;
-}
-
 Mesh PlanGroup::mesh() const {
   Mesh mesh = oneDevice();
   setAxis(mesh, axisName(AxisRole::Data), split.data, "search");
@@ -102,7 +94,7 @@ Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule) {
 }
 
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
-  const std::optional<Recomputation> recompute = pinnedRecomputation(request.pins);
+  const std::optional<Recomputation> recompute = ofEveryLayer(request.pins.recompute);
   std::optional<bool> sequence;
   if (request.pins.sequence)
     sequence = !request.pins.sequence->empty();

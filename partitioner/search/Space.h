@@ -57,9 +57,6 @@ struct SpaceRequest {
   std::function<std::vector<Mesh>(const Mesh &)> orders = [](const Mesh &mesh) { return std::vector{mesh}; };
 };
 
-/// The recomputation of all layers that a request asks for.
-std::optional<Recomputation> pinnedRecomputation(const Strategy &pins);
-
 /// All groups, in a fixed order. Groups that cannot be are left out: batches that do not divide, fewer rows than ranks
 /// that read them, more stages than layers.
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request);

@@ -14,7 +14,7 @@ namespace {
 
 /// A decision that is one value: what is asked for, and what is decided.
 template <auto Asked, auto Decided>
-constexpr DecisionRow oneValue(const char *word, std::string (*value)(const Decisions &),
+constexpr DecisionRow oneValue(std::string_view word, std::string (*value)(const Decisions &),
                                void (*read)(Strategy &, const TomlPlace &), std::optional<AxisRole> axis = {},
                                std::string (*refused)(const Decisions &, bool) = nullptr) {
   return {.word = word,
@@ -230,11 +230,7 @@ constexpr DecisionRow recompute = {
     .decide = [](Decisions &all, const Strategy &asked) { all.recompute = asked.recompute; },
     .value =
         [](const Decisions &all) {
-          Recomputation kind = Recomputation::None; // of most layers
-          for (const RecomputeRule &rule : all.recompute)
-            if (rule.pattern == RecomputeRule::everyLayer)
-              kind = rule.kind;
-          return std::string(text(kind));
+          return std::string(text(ofEveryLayer(all.recompute).value_or(Recomputation::None)));
         },
     .copy = [](Decisions &all, const Decisions &from) { all.recompute = from.recompute; },
     .read = readRecompute};
@@ -291,6 +287,14 @@ std::span<const DecisionRow> decisionTable() { return table; }
 const DecisionRow *decisionNamed(std::string_view word) {
   const auto found = std::ranges::find(table, word, &DecisionRow::word);
   return found == std::end(table) ? nullptr : &*found;
+}
+
+std::optional<Recomputation> ofEveryLayer(std::span<const RecomputeRule> rules) {
+  std::optional<Recomputation> kind;
+  for (const RecomputeRule &rule : rules)
+    if (rule.pattern == RecomputeRule::everyLayer)
+      kind = rule.kind;
+  return kind;
 }
 
 std::vector<const DecisionRow *> excludedBy(const Mesh &mesh, const Decisions &all) {

@@ -14,7 +14,7 @@ struct TomlPlace;
 
 /// What there is to know of a decision, except how plans execute it and what it costs (docs/adding.md).
 struct DecisionRow {
-  const char *word;             ///< in files, plans and pages
+  std::string_view word;        ///< in files, plans and pages
   std::optional<AxisRole> axis; ///< it has no meaning unless the mesh splits this axis
   /// Whether it is asked for.
   bool (*given)(const Strategy &asked);
@@ -41,6 +41,9 @@ struct DecisionRow {
 std::span<const DecisionRow> decisionTable();
 /// Null if no decision has this name.
 const DecisionRow *decisionNamed(std::string_view word);
+
+/// The recomputation that the rules ask for in every layer; the last one wins.
+std::optional<Recomputation> ofEveryLayer(std::span<const RecomputeRule> rules);
 
 /// Those of the decisions that the mesh cannot have.
 std::vector<const DecisionRow *> excludedBy(const Mesh &mesh, const Decisions &all);

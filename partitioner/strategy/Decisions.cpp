@@ -135,7 +135,7 @@ std::string Decisions::toToml() const {
                                : quote(meshText(mesh));
   std::vector<std::string> sources;
   for (const DecisionRow &row : decisionTable())
-    sources.push_back(fmt::format("{} = {}", row.word, quote(originOf(row.word))));
+    sources.push_back(fmt::format("{} = {}", row.word, quote(originOf(std::string(row.word)))));
   std::string out = fmt::format("origin = {{ {} }}\n", fmt::join(sources, ", "));
   if (!kind.empty())
     out += fmt::format("kind = {}\n", quote(kind));

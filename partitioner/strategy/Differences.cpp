@@ -41,7 +41,7 @@ void adaptStages(Difference &made, const Decisions &b) {
 void adaptToMesh(Difference &made, const Decisions &b) {
   Decisions &s = *made.alone;
   if (s.mesh.size(AxisRole::Pipeline) == 1 && (s.chunks > 1 || !s.order.empty())) {
-    s.schedule = Decisions().schedule, s.chunks = 1, s.placement = Placement::Wrapped;
+    decisionNamed("schedule")->copy(s, Decisions());
     made.brings.emplace_back("schedule");
   }
   s.order.clear();
@@ -199,7 +199,7 @@ void compareShardings(const Decisions &a, const Decisions &b, const ModelNames &
 std::vector<Decision> decisionsOf(const Decisions &strategy) {
   std::vector<Decision> all;
   for (const DecisionRow &row : decisionTable()) {
-    const std::string word = row.word;
+    const std::string word(row.word);
     const bool searched = word == "schedule" && strategy.scheduleOrigin == "search";
     all.push_back({word, "", row.value(strategy), searched ? "search" : strategy.originOf(word)});
   }

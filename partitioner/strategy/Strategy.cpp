@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 namespace cleave::partitioner {
 
@@ -42,7 +43,8 @@ std::optional<ShardKey> ShardKey::parse(const std::string &text) {
 
 namespace {
 
-void readOrder(const std::string &file, const toml::node &node, Strategy &request) {
+void readOrder(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   const toml::array *orders = node.as_array();
   if (!orders)
     throw userError(fmt::format("{}: order must be an array with a text like \"F0 F1 B0 W0\" per rank of the pipeline",
@@ -79,7 +81,8 @@ void readShardEntry(const std::string &file, const std::string &key, const toml:
   rule.dims[key] = axes;
 }
 
-void readShard(const std::string &file, const toml::node &node, Strategy &request) {
+void readShard(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   for (const auto &[pattern, value] : rulesAt(file, "shard", node)) {
     const toml::table *dims = value->as_table();
     if (!dims)
@@ -92,7 +95,8 @@ void readShard(const std::string &file, const toml::node &node, Strategy &reques
   }
 }
 
-void readOps(const std::string &file, const toml::node &node, Strategy &request) {
+void readOps(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   for (const auto &[pattern, value] : rulesAt(file, "ops", node)) {
     const toml::table *entries = value->as_table();
     if (!entries)
@@ -115,7 +119,8 @@ void checkDecision(const std::string &file, const toml::node &node, const std::s
     throw userError(fmt::format("{}: decisions are {}; \"{}\" is none", at(file, node), fmt::join(words, ", "), name));
 }
 
-void readOrigins(const std::string &file, const toml::node &node, Strategy &request) {
+void readOrigins(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   const toml::table *table = node.as_table();
   if (!table)
     throw userError(
@@ -127,7 +132,8 @@ void readOrigins(const std::string &file, const toml::node &node, Strategy &requ
 }
 
 /// What files had in place of `origin`: the decisions that nobody asked for.
-void readFound(const std::string &file, const toml::node &node, Strategy &request) {
+void readFound(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   const toml::array *words = node.as_array();
   if (!words)
     throw userError(fmt::format("{}: found must be an array of decisions like \"mesh\"", at(file, node)));
@@ -139,14 +145,16 @@ void readFound(const std::string &file, const toml::node &node, Strategy &reques
   request.origins["scatter_gather"] = "default"; // such files do not say
 }
 
-void readKind(const std::string &file, const toml::node &node, Strategy &request) {
+void readKind(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   request.kind = stringAt(file, "kind", node);
   if (std::ranges::find(meshKinds, request.kind) == std::end(meshKinds))
     throw userError(fmt::format("{}: kind must be one of {}, found \"{}\"", at(file, node), fmt::join(meshKinds, ", "),
                                 request.kind));
 }
 
-void readMarks(const std::string &file, const toml::node &node, Strategy &request) {
+void readMarks(Strategy &request, const TomlPlace &entry) {
+  const auto &[file, node] = entry;
   const auto refuse = [&](const toml::node &where) {
     throw userError(
         fmt::format("{}: marks must be an array of tables with path, axes and at; they are what the code says, and "
@@ -168,6 +176,11 @@ void readMarks(const std::string &file, const toml::node &node, Strategy &reques
   }
 }
 
+/// The entries that are no decision about the whole step.
+const std::map<std::string_view, void (*)(Strategy &, const TomlPlace &)> otherEntries = {
+    {"order", readOrder}, {"shard", readShard}, {"ops", readOps},    {"origin", readOrigins},
+    {"found", readFound}, {"kind", readKind},   {"marks", readMarks}};
+
 /// Sets the origins of what is given and has none.
 void completeOrigins(Strategy &request, const Origin &source) {
   const auto known = request.origins.find("recompute");
@@ -178,7 +191,7 @@ void completeOrigins(Strategy &request, const Origin &source) {
   std::erase_if(request.origins, [&](const auto &entry) { return !decisionNamed(entry.first)->given(request); });
   for (const DecisionRow &row : decisionTable())
     if (row.given(request))
-      request.origins.try_emplace(row.word, source);
+      request.origins.try_emplace(std::string(row.word), source);
   request.origins.erase("recompute"); // of its rules
 }
 
@@ -197,20 +210,8 @@ Strategy Strategy::parse(const std::string &text, const std::string &file) {
     const DecisionRow *row = decisionNamed(key.str());
     if (row && row->read) {
       row->read(request, {file, node});
-    } else if (key == "order") {
-      readOrder(file, node, request);
-    } else if (key == "shard") {
-      readShard(file, node, request);
-    } else if (key == "ops") {
-      readOps(file, node, request);
-    } else if (key == "origin") {
-      readOrigins(file, node, request);
-    } else if (key == "found") {
-      readFound(file, node, request);
-    } else if (key == "kind") {
-      readKind(file, node, request);
-    } else if (key == "marks") {
-      readMarks(file, node, request);
+    } else if (const auto other = otherEntries.find(key.str()); other != otherEntries.end()) {
+      other->second(request, {file, node});
     } else {
       throw userError(
           fmt::format("{}: a strategy has mesh, schedule, order, sequence, zero, scatter_gather, stages, shard, ops, "
@@ -262,8 +263,8 @@ Strategy Strategy::with(const Strategy &over) const {
 Strategy Strategy::askedAgain(const Strategy &over) const {
   Strategy all = *this;
   const auto isAsked = [](const Origin &origin) { return origin == "command line" || origin == "file"; };
-  const auto sourceOf = [&](const char *word) {
-    const auto known = origins.find(word);
+  const auto sourceOf = [&](const DecisionRow &row) {
+    const auto known = origins.find(std::string(row.word));
     return known == origins.end() ? Origin("default") : known->second;
   };
   const bool moves = over.mesh && mesh && *over.mesh != *mesh,
@@ -271,11 +272,11 @@ Strategy Strategy::askedAgain(const Strategy &over) const {
   std::erase_if(all.recompute,
                 [&](const RecomputeRule &rule) { return !over.recompute.empty() || !isAsked(rule.origin); });
   for (const DecisionRow &row : decisionTable()) {
-    const std::string_view word = row.word;
-    const bool kept = word == "mesh" ? !moves && sourceOf("mesh") != "search"
-                      : word == "recompute"
-                          ? true
-                          : isAsked(sourceOf(row.word)) && !row.given(over) && (!moves || row.isFree(*over.mesh));
+    if (row.word == "recompute") // its rules have origins of their own
+      continue;
+    const bool kept = row.word == "mesh"
+                          ? !moves && sourceOf(row) != "search"
+                          : isAsked(sourceOf(row)) && !row.given(over) && (!moves || row.isFree(*over.mesh));
     if (!kept)
       row.open(all);
   }

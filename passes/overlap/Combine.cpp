@@ -48,11 +48,8 @@ std::vector<Operation *> dependentsBetween(ArrayRef<dist::AllReduceOp> reduction
   llvm::DenseSet<Operation *> depends(reductions.begin(), reductions.end());
   Operation *last = reductions.back();
   for (Operation *op = reductions.front()->getNextNode(); op != last; op = op->getNextNode()) {
-    bool reads = false;
-    op->walk([&](Operation *inner) {
-      reads |= llvm::any_of(inner->getOperands(), [&](Value v) { return depends.contains(v.getDefiningOp()); });
-    });
-    if (reads && depends.insert(op).second)
+    if (llvm::any_of(op->getOperands(), [&](Value read) { return depends.contains(read.getDefiningOp()); }) &&
+        depends.insert(op).second)
       found.push_back(op);
   }
   return found;

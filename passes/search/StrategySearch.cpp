@@ -397,7 +397,7 @@ private:
     const Decisions chosen =
         partitioner::decisionsOf({split, pipeline, microbatches, pinned.mesh.order}, {Decisions().schedule});
     for (const partitioner::DecisionRow &row : partitioner::decisionTable())
-      if (row.word != std::string("scatter_gather"))
+      if (row.word != "scatter_gather")
         row.copy(strategy, chosen);
     setRecompute(strategy, chosen.recompute);
     return strategy;
@@ -406,7 +406,7 @@ private:
   /// Puts rules of the search before those that are pinned, unless these decide all layers.
   void setRecompute(Decisions &strategy, std::vector<partitioner::RecomputeRule> rules) const {
     strategy.recompute = pinned.recompute;
-    if (!partitioner::pinnedRecomputation(input.request.pins))
+    if (!partitioner::ofEveryLayer(input.request.pins.recompute))
       strategy.recompute.insert(strategy.recompute.begin(), rules.begin(), rules.end());
   }
 
@@ -682,10 +682,7 @@ private:
   // ---- alternatives to a plan
 
   std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Decisions &strategy) const {
-    Recomputation kind = Recomputation::None; // of most layers
-    for (const partitioner::RecomputeRule &rule : strategy.recompute)
-      if (rule.pattern == partitioner::RecomputeRule::everyLayer)
-        kind = rule.kind;
+    const Recomputation kind = partitioner::ofEveryLayer(strategy.recompute).value_or(Recomputation::None);
     const Mesh &mesh = strategy.mesh;
     const PlanGroup group{{mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
                            options.batch / strategy.microbatches, kind, strategy.zero, !strategy.sequence.empty()},
