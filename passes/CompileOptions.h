@@ -15,9 +15,13 @@
 namespace cleave::passes {
 
 class KernelCostTable;
-struct SearchCache;
+
+/// What a plan runs: training steps and evaluations; evaluations alone; or predictions, which return the model's
+/// outputs.
+enum class Purpose : uint8_t { Training, Evaluation, Prediction };
 
 struct CompileOptions {
+  Purpose purpose = Purpose::Training;
   partitioner::Decisions strategy;
   int64_t batch = 0;     // global; the traced functions take batch / strategy.microbatches rows
   int64_t evalBatch = 0; // the same for @eval; 0: batch
@@ -36,9 +40,7 @@ struct CompileOptions {
   bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
   Stops stops;        // asked between phases, functions and programs: whether to end with the exception Stopped
   std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
-  std::shared_ptr<SearchCache> searchCache;     // shared with other searches; null: none (passes/search)
   std::vector<std::string> printAfter;          // phases after which the IR is printed to standard error
-  std::string dumpProblems;                     // folder for the problems that a search solves; empty: not written
 
   // Stored in the plan unchanged; if data or training is null, the plan has none.
   std::string modelOptions = "{}"; // JSON

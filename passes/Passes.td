@@ -62,7 +62,8 @@ def BuildOptimizerPass : ModulePass<"build-optimizer"> {
 }
 
 def ForwardAsTrainPass : ModulePass<"forward-as-train"> {
-  let summary = "Puts the forward pass of a prediction where apply looks for a step: @forward becomes @train";
+  let summary = "Puts what runs without training where apply looks for a step: @eval, or a prediction's @forward, "
+                "becomes @train";
 }
 
 def DecomposePass : ModulePass<"decompose"> {

@@ -85,6 +85,7 @@ public:
   /// Loss and accuracy of a checkpoint on the data's evaluation split.
   Evaluation evaluate(const RunOptions &options);
   /// The model of a checkpoint as a function of new inputs (Predictor.h). Uses only these options: checkpoint, mesh,
+  /// devices (without a mesh: each has a copy of the model, or a part if whole ones do not fit its memory), cluster,
   /// backend, threads, batch (samples computed together; default: a microbatch of the training), and seed (of random
   /// numbers; default: the training's).
   Predictor predictor(const RunOptions &options);

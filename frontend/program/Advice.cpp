@@ -3,6 +3,7 @@
 #include "frontend/trace/TraceModel.h"
 #include "ir/graph/Graph.h"
 #include "passes/differentiate/Differentiate.h"
+#include "runtime/base/MachineMemory.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 namespace cleave {
 
@@ -95,9 +95,6 @@ std::vector<std::string> warningsOf(GraphModule &graph, const std::vector<DataFi
   return warnings;
 }
 
-void checkParametersFit(const Module &root) {
-  const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  requireParametersWithin(root, memory, "this machine");
-}
+void checkParametersFit(const Module &root) { requireParametersWithin(root, machineMemory(), "this machine"); }
 
 } // namespace cleave

@@ -93,7 +93,7 @@ std::vector<Option> compileOptions() {
        .uses = {{compile, "devices along each axis, for example dp=2,tp=2,pp=2; pp=2/tp=2/dp=2 also orders the ranks, "
                           "dp fastest (with "
                           "--cluster or --devices: found by a search)"},
-                {trained, "devices along each axis (default: one device)"}},
+                {trained, "devices along each axis (default: as --devices says)"}},
        .ranks = Agree::Value,
        .planned = otherMesh},
       {.name = "--devices",
@@ -102,7 +102,10 @@ std::vector<Option> compileOptions() {
        .uses =
            {{compile,
              "number of devices to split over: for --strategy, or found by a search; plan prints a table for a list "
-             "of numbers, 8,16,32, and for a list of files of --cluster"}},
+             "of numbers, 8,16,32, and for a list of files of --cluster"},
+            {trained,
+             "number of devices: as many copies of the model as fit their memory (default: a launcher's ranks, or "
+             "one)"}},
        .limits = counts,
        .ranks = Agree::Value,
        .refused = strategy},
@@ -321,7 +324,12 @@ std::vector<Option> compileOptions() {
       {.name = "--cluster",
        .field = &Run::cluster,
        .type = "FILE.toml",
-       .uses = {{planOnly, "the hardware to plan for, kept in the plan for cleave simulate"}}},
+       .uses = {{planOnly, "the hardware to plan for, kept in the plan for cleave simulate"},
+                {train | commands::check | trained,
+                 "the hardware, whose memory the plan must fit; a training searches for it as plan does (default: this "
+                 "machine's memory and GPUs)"}},
+       .ranks = Agree::Contents,
+       .refused = "which is made for its hardware"},
       {.name = "--like",
        .field = &Run::like,
        .type = "FILE.plan",

@@ -5,11 +5,13 @@
 #include "frontend/program/PlanDescriptions.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
+#include "partitioner/cluster/KnownGpus.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/strategy/DecisionTable.h"
 #include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/MachineMemory.h"
 #include "runtime/data/PictureSource.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/plan/Text.h"
@@ -194,8 +196,8 @@ bool isComplete(const Strategy &pins) {
 }
 
 /// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and no mesh on the command
-/// line, it is what neither the options nor a strategy file decide.
-std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
+/// line, it is what neither the options nor a strategy file decide. Without training, only the mesh may be open.
+std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options, passes::Purpose purpose,
                                                       const std::optional<partitioner::Cluster> &cluster) {
   const bool kind = isStrategyKind(options.strategy), automatic = options.strategy == searchedKind;
   bool file = hasRequest(options),
@@ -205,15 +207,18 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
     file = open = PlanFile::load(options.like)->plan().search() ||
                   ((cluster || !kind) && !fileWith(options, askedOf(options, true)).mesh);
+  if (purpose != passes::Purpose::Training && request.pins.mesh)
+    return std::nullopt;
   if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
   if (!cluster && devicesOf(options) == 0)
+    request.ownOrders = true;
     throw userError("--strategy auto: needs --devices N, --mesh AXES or --cluster FILE: the devices to split over");
   const Strategy asked = askedOf(options, true);
   partitioner::SpaceRequest request;
   request.pins = file ? fileWith(options, asked) : asked;
   if (request.pins.schedule == partitioner::searchedSchedule && request.pins.order.empty()) {
-    if (request.pins.mesh) // its orders are searched
+    if (request.pins.mesh && !automatic) // the rest has its defaults
       return std::nullopt;
     request.pins.schedule.reset();
   }
@@ -224,6 +229,8 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   else if (options.batchPerRank)
     throw userError(fmt::format("--batch-per-rank {}: the search needs the batch of all ranks, --batch; or give --mesh",
                                 *options.batchPerRank));
+// ---- devices ------------------------------------------------------------------------------------------------------
+
   request.devices = request.pins.mesh     ? request.pins.mesh->ranks()
                     : options.devices > 0 ? options.devices
                     : cluster             ? cluster->deviceCount()
@@ -232,9 +239,49 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
 }
 
 /// Where no cluster is given, a search assumes processors of one machine, with rounded constants: the plan stores them,
-/// and the same request gives the same plan.
+/// and the same request gives the same plan. Their memory is not known.
 partitioner::Cluster assumedCluster(int64_t devices) {
   using namespace partitioner;
+/// This machine's device for a plan of so many ranks; nullopt if it has none of this kind.
+std::optional<partitioner::DeviceHere> deviceHere(Target::Kind kind, int64_t ranks) {
+  if (kind == Target::Kind::Cpu) {
+    const long here = ranksAreProcesses() ? launched().here : 0;
+    return partitioner::DeviceHere{
+        .name = "this machine", .kind = kind, .bytes = machineMemory(), .ranks = here > 0 ? here : ranks};
+  }
+  const std::optional<CudaDevices> found = cudaDevices();
+  if (!found)
+    return std::nullopt;
+  return partitioner::DeviceHere{.name = found->name, .kind = kind, .bytes = found->bytes};
+}
+
+/// What a plan is made for where no cluster file says it: this machine's GPUs; for a search on processors, assumed
+/// ones. Of these only the memory is known, and only if they are this machine's.
+std::optional<partitioner::Cluster> chooseDevices(ResolvedOptions &resolved, RunsOn place) {
+  constexpr double unknown = 1ll << 50; // bytes, more than any plan needs
+  const int64_t ranks = resolved.toSearch ? resolved.toSearch->devices : resolved.strategy.mesh.ranks();
+  const bool searches = resolved.toSearch && resolved.purpose == passes::Purpose::Training;
+  if (resolved.backend == Target::Kind::Cuda && (searches || place == RunsOn::ThisMachine)) {
+    const std::optional<CudaDevices> gpus = cudaDevices();
+    auto cluster = gpus ? partitioner::clusterOfGpus(gpus->name, gpus->bytes, gpus->count) : std::nullopt;
+    if (cluster && ranks <= gpus->count)
+      return cluster;
+    if (searches)
+      throw userError(fmt::format("--strategy auto: needs --cluster FILE for devices of backend cuda, or give --mesh: "
+                                  "this machine has {}",
+                                  !gpus     ? "none"
+                                  : cluster ? fmt::format("{} of {} GPUs", gpus->count, ranks)
+                                            : fmt::format("\"{}\", whose rates are not known", gpus->name)));
+  }
+  if (place == RunsOn::ThisMachine)
+    resolved.device = deviceHere(resolved.backend, ranks);
+  else if (searches)
+    resolved.device = {.name = "any machine", .kind = resolved.backend, .bytes = unknown};
+  return searches ? std::optional(assumedCluster(ranks)) : std::nullopt;
+}
+
+// ---- strategy, where nothing is searched --------------------------------------------------------------------------
+
   Cluster cluster{.name = "one machine"};
   cluster.devices.push_back(
       {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1, 0, 0.1, 0.1}});
@@ -328,9 +375,11 @@ static void chooseBatches(ResolvedOptions &resolved, const TrainConfig &config, 
                                 resolved.evalBatch, evalRows, dp));
   if (resolved.toSearch)
     resolved.toSearch->batch = resolved.batch, resolved.toSearch->evalBatch = resolved.evalBatch;
+  resolved.purpose = purpose;
 }
 
-ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options) {
+ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options, passes::Purpose purpose,
+                               RunsOn place) {
   checkOptions(programOptions(), options);
   checkConfig(config);
   ResolvedOptions resolved;
@@ -354,16 +403,11 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.config.optimizer = chooseOptimizer(config.optimizer, options);
   resolved.config.ema = options.ema.value_or(config.ema);
   resolved.config.learningRate = chooseSchedule(config.learningRate, options);
-  resolved.toSearch = chooseSearch(options, cluster);
+  resolved.toSearch = chooseSearch(options, purpose, cluster);
   resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
-  if (resolved.toSearch && !cluster) {
-    if (resolved.backend != Target::Kind::Cpu)
-      throw userError(
-          fmt::format("--strategy auto: needs --cluster FILE for devices of backend {}, or give --mesh; a plan "
-                      "for a cluster is made with the command plan and trained with --plan",
-                      text(resolved.backend)));
-    resolved.cluster = assumedCluster(resolved.toSearch->devices).toToml();
-  }
+  if (!cluster)
+    if ((cluster = chooseDevices(resolved, place)))
+      resolved.cluster = cluster->toToml();
   if (options.scatterGather == "auto") { // whatever a file says
     resolved.strategy.scatterGather.reset(), resolved.strategy.origins.erase("scatter_gather");
     if (resolved.toSearch)
@@ -382,6 +426,9 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
                                                                                   : resolved.strategy.mesh.ranks()));
   resolved.code = options.code;
   if (cluster)
+  resolved.alternatives = options.alternatives;
+  if (options.alternatives && resolved.cluster.empty())
+    throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
     cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
   auto data = std::make_shared<plan::DataT>(dataOf(config.data));
   if (std::holds_alternative<Pictures>(config.data) && !options.data.empty())

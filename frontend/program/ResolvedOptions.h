@@ -2,16 +2,13 @@
 // can be detected without the model.
 #pragma once
 #include "cleave/Trainer.h"
-#include "partitioner/search/Space.h"
-#include "passes/CompileOptions.h"
+#include "passes/search/PlanRequest.h"
 
 namespace cleave {
 
-/// A training job and its compile options. The caller sets the program's name and the model's options.
-struct ResolvedOptions : passes::CompileOptions {
+/// A job and the plan that it asks for. The caller sets the program's name and the model's options.
+struct ResolvedOptions : passes::PlanRequest {
   TrainConfig config; ///< the program's, with the optimizer as overridden by the options
-  /// What is left to the search; none: `strategy` is complete.
-  std::optional<partitioner::SpaceRequest> toSearch;
 };
 
 /// Whether --strategy names a kind of split (data, model, pipeline, hybrid, auto) rather than a file.
@@ -29,7 +26,11 @@ bool givesBatch(const RunOptions &options);
 /// if it is out of range.
 int64_t globalBatch(int64_t perRank, int64_t dp);
 
+/// Where the plan will run, unless a cluster file says it.
+enum class RunsOn : uint8_t { Anywhere, ThisMachine };
+
 /// Resolves all options. Throws a user error that names the option, the rule and the value if one is invalid.
-ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options);
+ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options,
+                               passes::Purpose purpose = passes::Purpose::Training, RunsOn place = RunsOn::Anywhere);
 
 } // namespace cleave

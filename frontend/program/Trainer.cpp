@@ -9,11 +9,8 @@
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/program/StoredOptions.h"
 #include "frontend/trace/TraceModel.h"
-#include "passes/export/Record.h"
 #include "passes/pipeline/Pipeline.h"
-#include "passes/search/FitMemory.h"
-#include "passes/search/ScheduleSearch.h"
-#include "passes/search/StrategySearch.h"
+#include "passes/search/Planner.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/IdlePages.h"
 #include "runtime/base/Sha256.h"
@@ -43,21 +40,20 @@ struct Trainer::Impl {
   Model model;
   TrainConfig config;
 
-  /// Traces the model. Prints its warnings on the first call.
+  /// Traces the model with so many rows in a microbatch of training, and of evaluation; of a prediction, its outputs.
+  /// Prints the warnings of a training on the first call.
+  GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows);
+  /// The same with the request's rows.
   GraphModule trace(const ResolvedOptions &resolved);
-  /// Traces the model with so many rows in a microbatch of training, and of evaluation.
-  GraphModule traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const;
-  /// Replaces what the options leave to the search, which an interrupt stops if `interruptible`. Returns the plan that
-  /// it found, without code and record; null if nothing was left to it.
-  std::shared_ptr<const PlanFile> search(ResolvedOptions &resolved, const RunOptions &options,
-                                         bool interruptible = false);
-  /// All options of a run. A prediction has no batch of evaluation. `trained`: the checkpoint that is read; null: none.
-  /// A resumed training uses no more threads than before, so that it gives the same bits; an evaluation uses the
-  /// transforms of the training's pictures.
-  ResolvedOptions resolve(RunOptions options, passes::Purpose purpose = passes::Purpose::Training,
+  /// The plan of a request. `traced`: its model, if it has been traced. --search-seconds and, if `interruptible`, an
+  /// interrupt end a search. Warns, once, if the number of microbatches changes what the model computes.
+  std::shared_ptr<const PlanFile> make(const ResolvedOptions &resolved, const RunOptions &options,
+                                       std::optional<GraphModule> traced = std::nullopt, bool interruptible = false);
+  /// All options of a run. Without training, its batch is that of evaluation. `trained`: the checkpoint that is read;
+  /// null: none. A resumed training uses no more threads than before, so that it gives the same bits; an evaluation
+  /// uses the transforms of the training's pictures.
+  ResolvedOptions resolve(RunOptions options, RunsOn place, passes::Purpose purpose = passes::Purpose::Training,
                           const CheckpointInfo *trained = nullptr) const;
-  /// Returns its argument. For cuda without a --target, first sets the target to this machine's GPU, if any.
-  static const passes::CompileOptions &forThisMachine(ResolvedOptions &resolved);
   /// Warns, once, if the number of microbatches changes what the plan's model computes.
   void warnOfMicrobatches(const plan::Plan &plan);
   /// The plan of --like, if only --alternatives is asked besides; else null.
@@ -68,8 +64,8 @@ struct Trainer::Impl {
   std::string opened = {};                          ///< --data of the last call
   std::shared_ptr<passes::SearchCache> searchCache; ///< of plan(); null: none
   /// The plan of a run: compiled on rank 0 and broadcast, or read from options.plan.
-  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, double *seconds,
-                                         const CheckpointInfo *trained = nullptr);
+  std::shared_ptr<const PlanFile> planOf(const RunOptions &options, passes::Purpose purpose,
+                                         const CheckpointInfo *trained);
   /// A model that has no program's name takes the checkpoint's name and options: then it reads the checkpoints of every
   /// program, and a resumed training writes what that program reads. Its tensors must be the checkpoint's in any case.
   void takeName(const CheckpointInfo &info);
@@ -77,19 +73,20 @@ struct Trainer::Impl {
   /// The training information of a checkpoint; throws if it belongs to another model. `what` is the caller, for
   /// messages.
   CheckpointInfo checkpointOf(const RunOptions &options, const char *what);
+  /// Refuses a checkpoint that has parameters or buffers of another model: a plan without training has only what it
+  /// reads.
+  void refuseOthers(const RunOptions &options) const;
   /// Compiles and loads a checkpoint's model for prediction.
   std::unique_ptr<Predictor::Impl> load(const RunOptions &given);
 };
 
-GraphModule Trainer::Impl::traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) const {
+GraphModule Trainer::Impl::traceRows(const ResolvedOptions &resolved, int64_t rows, int64_t evalRows) {
+  if (resolved.purpose == passes::Purpose::Prediction)
+    return tracePrediction(model, resolved.config, rows);
   TrainConfig config = resolved.config;
-  config.batch = resolved.batch;
-  return traceModel(model, config, rows, evalRows);
-}
-
-GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
-  const int64_t microbatches = resolved.strategy.microbatches;
-  GraphModule graph = traceRows(resolved, resolved.batch / microbatches, resolved.evalBatch / microbatches);
+  if (resolved.purpose == passes::Purpose::Training)
+    config.batch = resolved.batch;
+  GraphModule graph = traceModel(model, config, rows, evalRows);
   if (!std::exchange(warned, true) && launchedRank() == 0) {
     std::vector<std::string> warnings = warningsOf(graph, fieldsOf(config.data));
     if (const std::string slow = warningOf(resolved.precision, passes::targetOf(resolved)); !slow.empty())
@@ -98,6 +95,35 @@ GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
       std::fputs(fmt::format("warning: {}\n", warning).c_str(), stderr);
   }
   return graph;
+}
+
+GraphModule Trainer::Impl::trace(const ResolvedOptions &resolved) {
+  const int64_t microbatches = resolved.strategy.microbatches;
+  return traceRows(resolved, resolved.batch / microbatches, resolved.evalBatch / microbatches);
+}
+
+std::shared_ptr<const PlanFile> Trainer::Impl::make(const ResolvedOptions &resolved, const RunOptions &options,
+                                                    std::optional<GraphModule> traced, bool interruptible) {
+  const auto began = std::chrono::steady_clock::now();
+  std::optional<InterruptGuard> guard;
+  if (interruptible && resolved.toSearch)
+    guard.emplace();
+  const auto stops = [&] {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
+    return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
+  };
+  const int64_t microbatches = resolved.strategy.microbatches;
+  const passes::Trace traceOf = [&](int64_t rows, int64_t evalRows) {
+    const bool same = rows == resolved.batch / microbatches && evalRows == resolved.evalBatch / microbatches;
+    if (std::optional<GraphModule> ready = same ? std::exchange(traced, std::nullopt) : std::nullopt)
+      return std::move(*ready);
+    return traceRows(resolved, rows, evalRows);
+  };
+  const passes::MadePlan made = passes::makePlan(traceOf, resolved, stops);
+  warnOfMicrobatches(made.file->plan());
+  if (!made.change.empty() && launchedRank() == 0)
+    std::fputs((made.change + "\n").c_str(), stderr);
+  return made.file;
 }
 
 void Trainer::Impl::openData(const RunOptions &options) {
@@ -119,27 +145,7 @@ void Trainer::Impl::warnOfMicrobatches(const plan::Plan &plan) {
       stderr);
 }
 
-std::shared_ptr<const PlanFile> Trainer::Impl::search(ResolvedOptions &resolved, const RunOptions &options,
-                                                      bool interruptible) {
-  if (!resolved.toSearch)
-    return nullptr;
-  const auto began = std::chrono::steady_clock::now();
-  std::optional<InterruptGuard> guard;
-  if (interruptible)
-    guard.emplace();
-  const auto stops = [&] {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
-    return (options.searchSeconds && passed.count() >= *options.searchSeconds) || (guard && guard->interrupted());
-  };
-  const passes::Trace traced = [&](int64_t rows, int64_t evalRows) { return traceRows(resolved, rows, evalRows); };
-  passes::FoundStrategy found = passes::searchStrategy(traced, forThisMachine(resolved), *resolved.toSearch, stops);
-  resolved.strategy = std::move(found.strategy);
-  resolved.search = std::move(found.record);
-  resolved.toSearch.reset();
-  return found.plan;
-}
-
-ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpose,
+ResolvedOptions Trainer::Impl::resolve(RunOptions options, RunsOn place, passes::Purpose purpose,
                                        const CheckpointInfo *trained) const {
   TrainConfig own = config;
   if (purpose == passes::Purpose::Prediction) {
@@ -148,7 +154,12 @@ ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpo
   }
   if (!options.like.empty())
     takeFromLike(model, options);
-  ResolvedOptions resolved = resolveOptions(own, options);
+  ResolvedOptions resolved = resolveOptions(own, options, purpose, place);
+  if (purpose == passes::Purpose::Evaluation) {
+    resolved.config.batch = resolved.batch; // losses with Reduction::Sum weigh by that of training
+    if (const int64_t rows = std::exchange(resolved.evalBatch, 0))
+      resolved.batch = rows;
+  }
   resolved.model = model.name;
   resolved.modelOptions = model.options;
   if (options.resume && trained && !options.threads &&
@@ -161,12 +172,9 @@ ResolvedOptions Trainer::Impl::resolve(RunOptions options, passes::Purpose purpo
     takeTransforms(trained->data, *data);
     resolved.data = std::move(data);
   }
-  return resolved;
-}
-
-const passes::CompileOptions &Trainer::Impl::forThisMachine(ResolvedOptions &resolved) {
   if (resolved.backend == Target::Kind::Cuda && !resolved.target)
-    resolved.target = cudaTarget();
+    if (const auto gpus = cudaDevices())
+      resolved.target = gpus->target;
   return resolved;
 }
 
@@ -178,14 +186,13 @@ static RunOptions onLaunchedRanks(RunOptions options) {
   return options;
 }
 
-std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, double *seconds,
+std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options, passes::Purpose purpose,
                                                       const CheckpointInfo *trained) {
-  const auto began = std::chrono::steady_clock::now();
   std::shared_ptr<const PlanFile> plan;
   const double wait = options.timeout.value_or(meetingSeconds);
   checkOptions(programOptions(), options);
   checkBackend(options.backend);
-  if (!options.plan.empty()) {
+  if (!options.plan.empty() && purpose != passes::Purpose::Prediction) {
     const auto load = [&] {
       auto file = PlanFile::load(options.plan);
       checkAgainstPlan(*file, model, options);
@@ -193,7 +200,8 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
     };
     plan = planForAllRanks(load, [&] { return valuesToAgree(model, options); }, wait);
   } else {
-    ResolvedOptions resolved = resolve(onLaunchedRanks(options), passes::Purpose::Training, trained);
+    const ResolvedOptions resolved = resolve(onLaunchedRanks(options), RunsOn::ThisMachine, purpose, trained);
+    checkBackend(text(resolved.backend));                              // of --cluster
     if (resolved.backend == Target::Kind::Cpu && !ranksAreProcesses()) // all ranks use this machine's memory
       checkParametersFit(*model.root);
     // Every process traces, so that an error in the model ends all of them; only rank 0 compiles.
@@ -203,19 +211,11 @@ std::shared_ptr<const PlanFile> Trainer::Impl::planOf(const RunOptions &options,
       values.emplace_back("model (its traced graph)", digestOf(graph.str()));
       return values;
     };
-    const auto compile = [&] {
-      if (resolved.toSearch) {
-        search(resolved, options);
-        graph = trace(resolved);
-      }
-      return PlanFile::fromBytes(passes::searchAndCompile(std::move(graph), forThisMachine(resolved)),
-                                 "the compiled plan");
-    };
+    const auto compile = [&] { return make(resolved, options, std::move(graph)); };
     plan = planForAllRanks(compile, given, wait);
   }
-  releaseIdlePages(); // of the compiler
-  warnOfMicrobatches(plan->plan());
-  *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  releaseIdlePages();               // of the compiler
+  warnOfMicrobatches(plan->plan()); // also of --plan
   return plan;
 }
 
@@ -234,10 +234,11 @@ void Trainer::train(const RunOptions &given) {
     impl->takeName(*resumed);
     takeFromCheckpoint(*resumed, options);
   }
-  double seconds = 0;
-  const auto plan = impl->planOf(options, &seconds, resumed ? &*resumed : nullptr);
+  const auto began = std::chrono::steady_clock::now();
+  const auto plan = impl->planOf(options, passes::Purpose::Training, resumed ? &*resumed : nullptr);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   options.data = dataPlace(impl->config.data, options);
-  runTraining(plan, options, customData(impl->config.data), seconds);
+  runTraining(plan, options, customData(impl->config.data), seconds.count());
 }
 
 void Trainer::Impl::takeName(const CheckpointInfo &info) {
@@ -269,8 +270,9 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
     }
     takeFromCheckpoint(info, options);
   }
-  double seconds = 0;
-  const auto plan = impl->planOf(options, &seconds, &info);
+  const auto plan = impl->planOf(options, passes::Purpose::Evaluation, &info);
+  if (options.plan.empty())
+    impl->refuseOthers(options);
   const EvalResult result = runEval(plan, options, customData(impl->config.data));
   return {result.loss, result.accuracy, result.samples};
 }
@@ -278,28 +280,22 @@ Evaluation Trainer::evaluate(const RunOptions &given) {
 std::unique_ptr<Predictor::Impl> Trainer::Impl::load(const RunOptions &given) {
   const CheckpointInfo info = checkpointOf(given, "a prediction");
   RunOptions options = given;
-  checkOptions(programOptions(), options);
-  checkBackend(options.backend);
   if (!givesBatch(options) && info.batch > 0 && info.microbatches > 0)
     options.batch = info.batch / info.microbatches;
   options.microbatches = 1;
   takeFromCheckpoint(info, options);
-  ResolvedOptions resolved = resolve(options, passes::Purpose::Prediction, &info);
-  GraphModule graph = tracePrediction(model, resolved.config, resolved.batch);
-  const auto compile = [&] {
-    return PlanFile::fromBytes(passes::compilePrediction(std::move(graph), forThisMachine(resolved)),
-                               "the compiled prediction");
-  };
-  const auto plan =
-      planForAllRanks(compile, [&] { return valuesToAgree(model, given); }, given.timeout.value_or(meetingSeconds));
-  // The plan has only what the prediction reads, so the whole checkpoint is compared with the model.
+  const auto plan = planOf(options, passes::Purpose::Prediction, &info);
+  refuseOthers(options);
+  return std::make_unique<Predictor::Impl>(plan, options);
+}
+
+void Trainer::Impl::refuseOthers(const RunOptions &options) const {
   std::set<std::string> known;
   for (const Parameter *parameter : model.root->parameters())
     known.insert(parameter->path());
   for (const Buffer *buffer : model.root->buffers())
     known.insert(buffer->path());
   refuseUnknownTensors(options.checkpoint, readManifest(options.checkpoint, options.atStep), known);
-  return std::make_unique<Predictor::Impl>(plan, options);
 }
 
 Predictor Trainer::predictor(const RunOptions &options) {
@@ -335,42 +331,23 @@ void Trainer::shareSearches() { impl->searchCache = passes::newSearchCache(); }
 
 std::vector<uint8_t> Trainer::plan(const RunOptions &options) {
   impl->openData(options);
-  ResolvedOptions resolved = impl->resolve(options);
-  if (options.alternatives && resolved.cluster.empty())
-    throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
+  ResolvedOptions resolved = impl->resolve(options, RunsOn::Anywhere);
   resolved.searchCache = impl->searchCache;
   if (options.alternatives && !resolved.searchCache)
     resolved.searchCache = passes::newSearchCache();
   std::shared_ptr<const PlanFile> file = impl->toComplete(options);
-  if (!file) {
-    const std::shared_ptr<const PlanFile> found = impl->search(resolved, options, true);
-    passes::FittedPlan made;
-    if (found && !resolved.code && resolved.printAfter.empty())
-      made.bytes = passes::withRecord(found->plan(), resolved.cluster, resolved.search.get(), {});
-    else
-      made = passes::compileToFit(impl->trace(resolved), Impl::forThisMachine(resolved));
-    file = PlanFile::fromBytes(made.bytes, "the compiled plan");
-    impl->warnOfMicrobatches(file->plan());
-    if (!made.problem.empty())
-      throw environmentError(fmt::format("the plan does not fit cluster {}: {}",
-                                         options.cluster.empty() ? "of " + options.like : options.cluster,
-                                         made.problem));
-    if (!made.change.empty())
-      std::fputs((made.change + "\n").c_str(), stderr);
-    if (!options.alternatives)
-      return std::move(made.bytes);
-  }
-  const passes::Trace traced = [&](int64_t rows, int64_t evalRows) {
-    return impl->traceRows(resolved, rows, evalRows);
-  };
-  const auto chosen = partitioner::Decisions::parse(text(file->plan().strategy()), "the plan");
-  return passes::withRecord(file->plan(), resolved.cluster, nullptr,
-                            passes::alternativesTo(traced, Impl::forThisMachine(resolved), chosen));
+  if (file)
+    file = passes::withAlternatives(
+        file->plan(), [&](int64_t rows, int64_t evalRows) { return impl->traceRows(resolved, rows, evalRows); },
+        resolved);
+  else
+    file = impl->make(resolved, options, std::nullopt, true);
+  return {file->bytes().begin(), file->bytes().end()};
 }
 
 std::string Trainer::graph(const RunOptions &options) {
   impl->openData(options);
-  return impl->trace(impl->resolve(options)).str();
+  return impl->trace(impl->resolve(options, RunsOn::Anywhere)).str();
 }
 
 CheckResult Trainer::check(const RunOptions &given) {
@@ -387,15 +364,14 @@ CheckResult Trainer::check(const RunOptions &given) {
     checkAgainstPlan(*plan, impl->model, options);
     takeFromPlan(*plan, options);
   }
-  ResolvedOptions resolved = impl->resolve(options);
+  ResolvedOptions resolved = impl->resolve(options, RunsOn::ThisMachine);
   if (!plan)
-    impl->search(resolved, options);
-  const passes::CompileOptions &compile = Impl::forThisMachine(resolved);
-  if (!plan)
-    plan = PlanFile::fromBytes(passes::searchAndCompile(impl->trace(resolved), compile), "the compiled plan");
+    plan = impl->make(resolved, options);
+  if (resolved.toSearch) // what was found
+    resolved.strategy = partitioner::Decisions::parse(text(plan->plan().strategy()), "the plan");
   options.data = dataPlace(impl->config.data, options);
   const OpenedData data = openPlanData(plan->plan(), options, customData(impl->config.data));
-  const GraphModule step = passes::step(impl->trace(resolved), compile);
+  const GraphModule step = passes::step(impl->trace(resolved), resolved);
   return checkPlanAgainstGraph(plan, step, *data.source, options.steps.value_or(1), resolved.threads);
 }
 

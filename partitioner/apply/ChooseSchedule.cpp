@@ -9,6 +9,8 @@
 #include "partitioner/stages/Layers.h"
 #include "runtime/base/Error.h"
 
+#include <utility>
+
 using namespace mlir;
 
 namespace cleave::partitioner {
@@ -61,14 +63,14 @@ std::vector<StageCosts> costsOf(func::FuncOp train, const Decisions &strategy) {
 } // namespace
 
 void chooseSchedule(func::FuncOp train, Decisions &strategy) {
-  const std::vector<StageCosts> stages = costsOf(train, strategy);
+  std::vector<StageCosts> stages = costsOf(train, strategy);
   const Schedule shape{searchedSchedule, strategy.mesh.size(AxisRole::Pipeline), strategy.chunks, strategy.microbatches,
                        strategy.placement};
   std::vector<double> limits(static_cast<size_t>(shape.ranks));
   for (int64_t stage = 0; stage < shape.stages(); ++stage) {
-    const StageCosts &costs = stages[static_cast<size_t>(stage)];
-    limits[static_cast<size_t>(shape.rankOf(stage))] +=
-        static_cast<double>(shape.ranks) * (costs.activationBytes + costs.gradientBytes);
+    StageCosts &costs = stages[static_cast<size_t>(stage)];
+    costs.activationBytes += std::exchange(costs.gradientBytes, 0); // microbatches count, not what each holds when
+    limits[static_cast<size_t>(shape.rankOf(stage))] += static_cast<double>(shape.ranks) * costs.activationBytes;
   }
   const std::optional<Schedule> found = searchSchedule(shape, stages, limits);
   if (!found) // impossible: a rank can hold one microbatch, so running one after the other fits

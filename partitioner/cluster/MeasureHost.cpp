@@ -2,6 +2,7 @@
 #include "partitioner/cluster/MeasureHost.h"
 
 #include "partitioner/cluster/MeasureRanks.h"
+#include "runtime/base/MachineMemory.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/LocalWorld.h"
 
@@ -260,8 +261,7 @@ Cluster measureHost() {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   DeviceKind core{.name = "core", .backend = "cpu"};
   const double each = 1.0 / cores;
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  core.memoryGib = rounded(memory / (1 << 30) * each);
+  core.memoryGib = rounded(machineMemory() / (1 << 30) * each);
   const auto gigabytes = [&](size_t elements, double seconds) {
     return rounded(best([&] { return bytesPerSecond(cores, elements, seconds); }) / 1e9 * each);
   };

@@ -122,6 +122,13 @@ constexpr DeviceConstants h100() {
   return c;
 }
 
+/// The same processor as an H100, with more and faster memory, which the cluster file has.
+constexpr DeviceConstants h200() {
+  DeviceConstants c = h100();
+  c.family = "h200";
+  return c;
+}
+
 /// A processor's core, with peaks as `cleave doctor --cluster` measures them.
 constexpr DeviceConstants core() {
   DeviceConstants c{};
@@ -150,7 +157,7 @@ constexpr DeviceConstants core() {
   return c;
 }
 
-constexpr DeviceConstants table[] = {v100(), a100(), h100(), gpu(), core()};
+constexpr DeviceConstants table[] = {v100(), a100(), h100(), h200(), gpu(), core()};
 
 } // namespace
 

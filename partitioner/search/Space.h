@@ -49,9 +49,11 @@ struct SpaceRequest {
   Strategy pins;       ///< what is decided already
   int64_t devices = 1; ///< ranks of every plan
   int64_t batch = 1, evalBatch = 0;
-  int64_t layers = 1;     ///< the most stages: layers with parameters
-  int64_t stages = 0;     ///< of every plan, 0: any number
-  bool oneStage = false;  ///< beside `stages`, one stage may be
+  int64_t layers = 1;    ///< the most stages: layers with parameters
+  int64_t stages = 0;    ///< of every plan, 0: any number
+  bool oneStage = false; ///< beside `stages`, one stage may be
+  /// Whether the schedule may be an order of its own, "auto", which no row of the space has (passes/search/Planner.h).
+  bool ownOrders = false;
   bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
   /// The orders of a mesh to choose from; not called for a pinned mesh.
   std::function<std::vector<Mesh>(const Mesh &)> orders = [](const Mesh &mesh) { return std::vector{mesh}; };

@@ -80,10 +80,14 @@ std::string describe(const MemoryParts &parts) {
 
 /// Options that would lower the memory of activations, if these take more than half, or else of tensors kept for the
 /// whole run. Omits options that the plan's strategy already uses. Says if the plan would fit with fused attention.
-std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable) {
+/// `shared`: more ranks would take their memory from the same device.
+std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t usable, bool shared = false) {
   const plan::Choices *made = plan.choices(); // null in plans of older versions
+  const bool trains = std::ranges::any_of(*plan.programs(), [](const auto *one) { return length(one->train()) > 0; });
   std::vector<std::string> choices;
-  if ((parts.activations + parts.scores) * 2 > parts.all()) {
+  if (!trains) {
+    choices.push_back("a smaller batch");
+  } else if ((parts.activations + parts.scores) * 2 > parts.all()) {
     choices.push_back("more microbatches");
     if (!made || made->recompute() != plan::Recomputation::Full)
       choices.push_back("--recompute full");
@@ -92,9 +96,14 @@ std::string advice(const plan::Plan &plan, const MemoryParts &parts, uint64_t us
   } else if (sizeOfAxis(plan, AxisRole::Data) > 1 && !(made && made->zero() == 3)) {
     choices.push_back("--zero 3");
   }
-  choices.push_back("more stages (pp)");
+  if (shared && trains)
+    choices.push_back("a smaller batch");
+  if (!shared)
+    choices.insert(choices.end(), {"more stages (pp)", "ranks per layer (tp)"});
+  const std::string last = choices.back();
+  choices.pop_back();
   const bool fitsFused = parts.scores > 0 && parts.all() - parts.scores <= usable;
-  return fmt::format("{} or ranks per layer (tp) would lower it{}", fmt::join(choices, ", "),
+  return fmt::format("{}{}{} would lower it{}", fmt::join(choices, ", "), choices.empty() ? "" : " or ", last,
                      fitsFused ? "; it fits with fused attention (fused_attention = true in the cluster file)" : "");
 }
 
@@ -230,6 +239,34 @@ std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &clus
   return MemoryLack{fmt::format("rank {} needs {} of memory{}, its device {} has {} for it", worst.rank, needed,
                                 describe(parts), kind.name, capacity),
                     advice(plan, parts, worst.capacity)};
+}
+
+std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const DeviceHere &device) {
+  const DeviceKind kind{.name = device.name, .backend = text(device.kind), .memoryGib = device.bytes / gibibyte};
+  const uint32_t ranks = length(plan.ranks());
+  double all = 0;
+  uint32_t most = 0;
+  const auto needs = [&](uint32_t rank) {
+    return neededBytes(*plan.programs()->Get(plan.ranks()->Get(rank)->program()), kind);
+  };
+  for (uint32_t r = 0; r < ranks; ++r) {
+    all += static_cast<double>(needs(r));
+    most = needs(r) > needs(most) ? r : most;
+  }
+  const bool shared = device.ranks > 1;
+  // Which of a machine's ranks need more is not known: those on several machines are taken to need the mean.
+  const double needed = shared ? all / ranks * static_cast<double>(device.ranks) : static_cast<double>(needs(most)),
+               capacity = usableBytes(kind);
+  if (needed <= capacity)
+    return std::nullopt;
+  const plan::Program &program = *plan.programs()->Get(plan.ranks()->Get(most)->program());
+  const MemoryParts parts = memoryParts(plan, program, kind);
+  const auto [need, has] = gibibytes(needed, capacity);
+  const std::string who = shared ? fmt::format("{} ranks need {} of memory, rank {} the most", device.ranks, need, most)
+                                 : fmt::format("rank {} needs {} of memory", most, need);
+  return MemoryLack{
+      fmt::format("{}{}, {} has {} for {}", who, describe(parts), device.name, has, shared ? "them" : "it"),
+      advice(plan, parts, static_cast<uint64_t>(capacity), device.kind == Target::Kind::Cpu)};
 }
 
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster) {

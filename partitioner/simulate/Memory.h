@@ -1,6 +1,7 @@
 // The memory of a rank, by use, and whether it fits the device.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
+#include "runtime/base/Target.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
@@ -66,5 +67,16 @@ std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const Cluster &clus
 
 /// The same as one message.
 std::optional<std::string> memoryProblem(const plan::Plan &plan, const Cluster &cluster);
+
+/// A device of the machine that is to run a plan, where no cluster describes it.
+struct DeviceHere {
+  std::string name; ///< for messages: "this machine", "NVIDIA H200"
+  Target::Kind kind = Target::Kind::Cpu;
+  double bytes = 0;  ///< of its memory
+  int64_t ranks = 1; ///< of the plan that share it
+  double bytesOfRank() const { return bytes / static_cast<double>(ranks); }
+};
+/// As above. Ranks that share a device may need more than its `bytesOfRank` if others need less.
+std::optional<MemoryLack> memoryLack(const plan::Plan &plan, const DeviceHere &device);
 
 } // namespace cleave::partitioner

@@ -65,7 +65,11 @@ struct AssignStagesPass : StrategyPass<impl::AssignStagesPassBase<AssignStagesPa
 struct ForwardAsTrainPass : ThrowingPass<impl::ForwardAsTrainPassBase<ForwardAsTrainPass>> {
   void work() override {
     ir::requirePhase(getOperation(), "forward-as-train", ir::Phase::Traced);
-    getOperation().lookupSymbol<func::FuncOp>("forward").setName("train");
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    auto eval = getOperation().lookupSymbol<func::FuncOp>("eval");
+    if (eval)
+      forward.erase();
+    (eval ? eval : forward).setName("train");
   }
 };
 

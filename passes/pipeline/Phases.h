@@ -9,8 +9,7 @@ namespace cleave::passes {
 partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Decisions &staged);
 
 /// Runs everything up to the local programs; `model` becomes the step on global shapes.
-partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options,
-                                         Purpose purpose = Purpose::Training);
+partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options);
 
 /// Converts local programs, which are rewritten, to the bytes of a plan.
 std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options);

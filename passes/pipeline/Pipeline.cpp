@@ -72,11 +72,12 @@ bool keepsScores(const CompileOptions &options) {
   return llvm::any_of(cluster.devices, [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
 }
 
-PrecisionPassOptions typesOf(const Precision &precision, Purpose purpose) {
+PrecisionPassOptions typesOf(const CompileOptions &options) {
+  const Precision &precision = options.precision;
   PrecisionPassOptions types{.level = precision.level};
   if (precision.level > 0)
     types.half = precision.type;
-  if (purpose == Purpose::Training) {
+  if (options.purpose == Purpose::Training) {
     types.lossScale = text(precision.lossScale);
     types.reduceType = precision.level > 0 ? text(precision.reduce) : "";
   }
@@ -85,6 +86,10 @@ PrecisionPassOptions typesOf(const Precision &precision, Purpose purpose) {
 
 void checkBatches(const CompileOptions &options) {
   const int64_t microbatches = options.strategy.microbatches;
+  if (options.purpose != Purpose::Training && options.evalBatch)
+    throw Error(Status::Internal, "a plan without training has one batch");
+  if (options.purpose == Purpose::Prediction && microbatches != 1)
+    throw Error(Status::Internal, "a prediction is one microbatch of --batch");
   if (microbatches < 1 || options.batch % microbatches != 0)
     throw userError(
         fmt::format("microbatches: a batch of {} does not divide into {} microbatches", options.batch, microbatches));
@@ -135,7 +140,8 @@ void checkInputs(ModuleOp module, const plan::DataT &data) {
 }
 
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
-Decisions toStep(ModuleOp module, const CompileOptions &options, Purpose purpose) {
+Decisions toStep(ModuleOp module, const CompileOptions &options) {
+  const bool trains = options.purpose == Purpose::Training;
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
@@ -146,10 +152,9 @@ Decisions toStep(ModuleOp module, const CompileOptions &options, Purpose purpose
   // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.
   // The epilogues of libraries decide later which copies of parameters are worth keeping.
   if (onGpu(options))
-    phases.run("precision", module, createPrecisionPass(typesOf(options.precision, purpose)),
-               createLibraryEpiloguesPass());
+    phases.run("precision", module, createPrecisionPass(typesOf(options)), createLibraryEpiloguesPass());
   else
-    phases.run("precision", module, createPrecisionPass(typesOf(options.precision, purpose)));
+    phases.run("precision", module, createPrecisionPass(typesOf(options)));
 
   // Stages are cut before anything is simplified away, so that layers are those of the model; and before
   // differentiation, because gradient ops inherit their forward op's stage.
@@ -162,7 +167,7 @@ Decisions toStep(ModuleOp module, const CompileOptions &options, Purpose purpose
   else
     phases.end("layout", module);
 
-  if (purpose == Purpose::Training) {
+  if (trains) {
     // Ops are differentiated as the user wrote them, before they are decomposed: composite ops have their own
     // gradients, which are shorter and more exact than those of their primitives.
     phases.run("differentiate", module, createDifferentiatePass({.microbatches = staged.microbatches}),
@@ -176,14 +181,14 @@ Decisions toStep(ModuleOp module, const CompileOptions &options, Purpose purpose
   // Composite ops become primitives before the split, so that a reduction over a split dimension is a partial sum like
   // any other, and only primitives need sharding rules.
   const AttentionOps attention = keptAttention(options);
-  if (purpose == Purpose::Prediction)
-    phases.run("decompose", module, createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
-  else
+  if (trains)
     phases.run("decompose", module, createDecomposePass({attention}), createSimplifyPass());
+  else
+    phases.run("decompose", module, createForwardAsTrainPass(), createDecomposePass({attention}), createSimplifyPass());
 
   // Values to recompute are chosen on primitives, and after all passes that could merge the copies with their
   // originals.
-  if (purpose == Purpose::Training) {
+  if (trains) {
     recompute(module.lookupSymbol<func::FuncOp>("train"), staged, keepsScores(options));
     phases.end("recompute", module);
   }
@@ -231,6 +236,25 @@ std::map<std::string, std::vector<ir::IndicesAttr>> indicesOf(ModuleOp step) {
   return found;
 }
 
+/// Turns the applied forward pass into an evaluation, and removes training.
+void forwardAsEval(partitioner::LocalPrograms &applied) {
+  for (partitioner::RankClass &rankClass : applied.classes) {
+    std::map<SegmentId, std::string> functions;
+    for (const auto &[segment, function] : rankClass.functions)
+      for (auto [kind, as] : {std::pair(SegmentKind::Begin, SegmentKind::EvalBegin),
+                              {SegmentKind::Forward, SegmentKind::Eval},
+                              {SegmentKind::Reduce, SegmentKind::EvalReduce}})
+        if (segment.kind == kind)
+          functions[{as, segment.chunk}] = function;
+    rankClass.functions = std::move(functions);
+  }
+  for (partitioner::LocalPrograms::Message &message : applied.messages)
+    message.sender.kind = message.receiver.kind = SegmentKind::Eval;
+  for (std::vector<partitioner::ScheduleItem> &items : applied.train)
+    items.clear();
+  applied.evalMixes = std::exchange(applied.trainMixes, "");
+}
+
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
 partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Decisions &staged, const CompileOptions &options) {
   const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
@@ -254,26 +278,9 @@ partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Decisions &st
   applied.evalMixes = std::move(eval);
   applied.indices = std::move(indices);
   readAverages(applied);
+  if (options.purpose != Purpose::Training)
+    forwardAsEval(applied);
   return applied;
-}
-
-/// Turns the applied forward pass into an evaluation, and removes training.
-void forwardAsEval(partitioner::LocalPrograms &applied) {
-  for (partitioner::RankClass &rankClass : applied.classes) {
-    std::map<SegmentId, std::string> functions;
-    for (const auto &[segment, function] : rankClass.functions)
-      for (auto [kind, as] : {std::pair(SegmentKind::Begin, SegmentKind::EvalBegin),
-                              {SegmentKind::Forward, SegmentKind::Eval},
-                              {SegmentKind::Reduce, SegmentKind::EvalReduce}})
-        if (segment.kind == kind)
-          functions[{as, segment.chunk}] = function;
-    rankClass.functions = std::move(functions);
-  }
-  for (partitioner::LocalPrograms::Message &message : applied.messages)
-    message.sender.kind = message.receiver.kind = SegmentKind::Eval;
-  for (std::vector<partitioner::ScheduleItem> &items : applied.train)
-    items.clear();
-  applied.evalMixes = std::exchange(applied.trainMixes, "");
 }
 
 /// The functions of the same segment in all classes of a stage, for every segment.
@@ -343,25 +350,22 @@ partitioner::Decisions annotate(ModuleOp step, const Decisions &staged) {
   return partitioner::decide(step, staged, shardings); // the schedule last: its search measures the annotated step
 }
 
-GraphModule step(GraphModule model, const CompileOptions &options, Purpose purpose) {
-  toStep(model.module(), options, purpose);
+GraphModule step(GraphModule model, const CompileOptions &options) {
+  toStep(model.module(), options);
   return model;
 }
 
 partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options) {
-  const Decisions staged = toStep(model.module(), options, Purpose::Training);
+  const Decisions staged = toStep(model.module(), options);
   auto train = model.module().lookupSymbol<func::FuncOp>("train");
   partitioner::splitTiedGradients(train);
   partitioner::keepChangedBuffers(train);
   return partitioner::readProblem(train, staged, {});
 }
 
-partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options, Purpose purpose) {
-  const Decisions staged = toStep(model.module(), options, purpose);
-  partitioner::LocalPrograms applied = split(model.module().clone(), staged, options);
-  if (purpose == Purpose::Prediction)
-    forwardAsEval(applied);
-  return applied;
+partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options) {
+  const Decisions staged = toStep(model.module(), options);
+  return split(model.module().clone(), staged, options);
 }
 
 std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options) {
@@ -381,19 +385,12 @@ std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const Comp
   return plan.bytes();
 }
 
-std::vector<uint8_t> compilePrediction(GraphModule model, const CompileOptions &options) {
-  if (options.strategy.microbatches != 1 || options.evalBatch)
-    throw Error(Status::Internal, "a prediction is one microbatch of --batch");
-  partitioner::LocalPrograms applied = applyStrategy(model, options, Purpose::Prediction);
-  return lowerToPlan(applied, options);
-}
-
 Target targetOf(const CompileOptions &options) {
   return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
 std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  const Decisions staged = toStep(model.module(), options, Purpose::Training);
+  const Decisions staged = toStep(model.module(), options);
   partitioner::LocalPrograms applied = split(model.release(), staged, options);
   return lowerToPlan(applied, options);
 }

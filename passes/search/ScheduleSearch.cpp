@@ -32,8 +32,8 @@ struct ScheduleCandidate {
 
 class ScheduleSearch {
 public:
-  ScheduleSearch(const GraphModule &model, const CompileOptions &options)
-      : model(model), options(options), cluster(Cluster::parse(options.cluster, "the cluster")) {}
+  ScheduleSearch(const GraphModule &model, const CompileOptions &options, const Cluster &cluster)
+      : model(model), options(options), cluster(cluster) {}
 
   Decisions run() {
     for (const Schedule &shape : shapes())
@@ -140,7 +140,7 @@ private:
 
   const GraphModule &model;
   const CompileOptions &options;
-  const Cluster cluster;
+  const Cluster &cluster;
   std::vector<ScheduleCandidate> candidates;
   std::optional<Error> refused; ///< error of the first shape that cannot be compiled
   std::string problem;          ///< why a plan does not fit into memory
@@ -148,11 +148,8 @@ private:
 
 } // namespace
 
-std::vector<uint8_t> searchAndCompile(GraphModule model, CompileOptions options) {
-  const Decisions &given = options.strategy;
-  if (given.schedule == partitioner::searchedSchedule && given.order.empty() && !options.cluster.empty())
-    options.strategy = ScheduleSearch(model, options).run();
-  return compile(std::move(model), options);
+Decisions searchSchedule(const GraphModule &model, const CompileOptions &options, const Cluster &cluster) {
+  return ScheduleSearch(model, options, cluster).run();
 }
 
 } // namespace cleave::passes

@@ -1,13 +1,14 @@
-// Searches for the schedule "auto" of a plan that is made for a cluster. No MLIR in this header.
+// Searches for the schedule "auto" of a plan for a cluster. No MLIR in this header.
 #pragma once
 #include "ir/GraphModule.h"
+#include "partitioner/cluster/Cluster.h"
 #include "passes/CompileOptions.h"
 
 namespace cleave::passes {
 
-/// compile() for a strategy whose schedule may be open: "auto" without an order, with a cluster. It is replaced by the
-/// fastest schedule on the cluster that fits its memory: a published schedule, or an order. Each rank runs as many
-/// stages as the strategy says; 0 means that one, two, and two in a V are tried.
+/// The strategy of the options, whose schedule is open ("auto" without an order), with the fastest schedule on the
+/// cluster that fits its memory: a published schedule, or an order. Each rank runs as many stages as the strategy says;
+/// 0 means that one, two, and two in a V are tried.
 ///
 /// For each number of stages, a plan that runs one microbatch at a time is compiled without code: it gives the costs of
 /// the stages and the memory left for microbatches (partitioner/simulate/MeasureStages.h). Schedules are searched with
@@ -15,6 +16,7 @@ namespace cleave::passes {
 /// included, are compiled and simulated, and the fastest is chosen.
 ///
 /// Throws userError if the model cannot be cut into such stages, environmentError if no schedule fits.
-std::vector<uint8_t> searchAndCompile(GraphModule model, CompileOptions options);
+partitioner::Decisions searchSchedule(const GraphModule &model, const CompileOptions &options,
+                                      const partitioner::Cluster &cluster);
 
 } // namespace cleave::passes

@@ -53,12 +53,12 @@ using partitioner::SplitChoice;
 
 class StrategySearch {
 public:
-  StrategySearch(const Trace &trace, const CompileOptions &options, const partitioner::SpaceRequest &request,
-                 Stops stops)
-      : trace(trace), options(options), cluster(Cluster::parse(options.cluster, "the cluster")),
-        sites(cluster, request.devices), pinned(request.pins.decided()), input{.request = request},
-        cache(options.searchCache ? options.searchCache : newSearchCache()) {
-    input.stops = std::move(stops);
+  /// `space`: what is open.
+  StrategySearch(const Trace &trace, const PlanRequest &request, const partitioner::SpaceRequest &space, Stops stops)
+      : trace(trace), options(request), cluster(*clusterOf(request)), sites(cluster, space.devices),
+        pinned(space.pins.decided()), input{.request = space},
+        cache(request.searchCache ? request.searchCache : newSearchCache()) {
+    input.stops = stops ? std::move(stops) : neverStops;
     Decisions pins; // what the models and the trial plans depend on, besides what the users of a cache have in common
     pins.shard = pinned.shard, pins.ops = pinned.ops, pins.recompute = pinned.recompute, pins.stages = pinned.stages;
     pins.scatterGather = pinned.scatterGather;
@@ -737,7 +737,7 @@ private:
   }
 
   const Trace &trace;
-  const CompileOptions &options;
+  const PlanRequest &options;
   const Cluster cluster;
   partitioner::Sites sites;
   const Decisions pinned;
@@ -758,34 +758,32 @@ private:
 
 } // namespace
 
-FoundStrategy searchStrategy(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request, Stops stops) {
-  return StrategySearch(trace, options, request, std::move(stops)).run();
+FoundStrategy searchStrategy(const Trace &trace, const PlanRequest &request, Stops stops) {
+  return StrategySearch(trace, request, request.toSearch.value(), std::move(stops)).run();
 }
 
-std::vector<Alternative> alternativesTo(const Trace &trace, const CompileOptions &options, const Decisions &chosen) {
-  partitioner::SpaceRequest request{
-      .devices = chosen.mesh.ranks(), .batch = options.batch, .evalBatch = options.evalBatch};
+std::vector<Alternative> alternativesTo(const Trace &trace, const PlanRequest &request, const Decisions &chosen) {
+  partitioner::SpaceRequest space{
+      .devices = chosen.mesh.ranks(), .batch = request.batch, .evalBatch = request.evalBatch};
   const auto asked = [](const auto &rules) {
     auto kept = rules;
     std::erase_if(kept, [](const auto &rule) { return rule.origin == "default" || rule.origin == "search"; });
     return kept;
   };
-  request.pins.shard = asked(chosen.shard), request.pins.ops = asked(chosen.ops);
-  request.pins.recompute = asked(chosen.recompute);
-  std::erase_if(request.pins.recompute, [](const partitioner::RecomputeRule &rule) {
+  space.pins.shard = asked(chosen.shard), space.pins.ops = asked(chosen.ops);
+  space.pins.recompute = asked(chosen.recompute);
+  std::erase_if(space.pins.recompute, [](const partitioner::RecomputeRule &rule) {
     return rule.origin == "memory" || rule.pattern == partitioner::RecomputeRule::everyLayer;
   });
-  return StrategySearch(trace, options, request, neverStops).alternativesTo(chosen);
+  return StrategySearch(trace, request, space, neverStops).alternativesTo(chosen);
 }
 
 struct PlanEstimates::Impl {
   StrategySearch search;
 };
 
-PlanEstimates::PlanEstimates(const Trace &trace, const CompileOptions &options,
-                             const partitioner::SpaceRequest &request)
-    : impl(new Impl{StrategySearch(trace, options, request, neverStops)}) {}
+PlanEstimates::PlanEstimates(const Trace &trace, const PlanRequest &request)
+    : impl(new Impl{StrategySearch(trace, request, request.toSearch.value(), neverStops)}) {}
 PlanEstimates::~PlanEstimates() = default;
 
 std::optional<EstimatedPlan> PlanEstimates::of(const PlanGroup &group, const partitioner::ScheduleChoice &schedule) {

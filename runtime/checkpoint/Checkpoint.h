@@ -86,8 +86,8 @@ private:
 
 enum class LoadWhat {
   Everything,          ///< to resume training
-  ParametersAndBuffers, ///< for evaluation, and averages of parameters; other states keep their initial values
-  WhatIsRead            ///< for a prediction, whose plan has only the parameters and buffers that it reads
+  ParametersAndBuffers, ///< for evaluation with the plan of a training: also averages of parameters
+  WhatIsRead            ///< for a plan without training, which has only the parameters and buffers that it reads
 };
 
 /// Throws userError for the first parameter or buffer of a checkpoint that is not in `known`; `states`: also for an

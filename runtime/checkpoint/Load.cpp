@@ -131,8 +131,8 @@ bool isAverage(const plan::Tensor &tensor) {
          tensor.name()->string_view().ends_with(averageOf(""));
 }
 
-/// The manifest's tensor for a tensor of the plan; shape and type must match. A prediction reads the average of a
-/// parameter where there is one. An average that the checkpoint lacks begins as its parameter.
+/// The manifest's tensor for a tensor of the plan; shape and type must match. A plan without training reads the
+/// average of a parameter where there is one. An average that the checkpoint lacks begins as its parameter.
 const ManifestTensor &match(const std::map<std::string, const ManifestTensor *> &byName, const plan::Plan &plan,
                             const plan::Tensor &tensor, LoadWhat what, const std::string &folder) {
   const std::string name = tensor.name()->str();

@@ -54,8 +54,15 @@ constexpr size_t traceIterations = 4;
 
 /// Throws a user error that names what is missing if no executor can run on this device on this machine.
 void requireDevice(const std::string &name);
-/// The code target of this machine's first CUDA device; nullopt without a device.
-std::optional<Target> cudaTarget();
+/// The CUDA devices of this machine.
+struct CudaDevices {
+  std::string name; ///< of the first one, as the driver says it: "NVIDIA H200"
+  Target target;    ///< of its code
+  double bytes = 0; ///< of its memory
+  int64_t count = 0;
+};
+/// nullopt without a device.
+std::optional<CudaDevices> cudaDevices();
 
 /// Host time in seconds to enqueue an iteration on an asynchronous device, without waits.
 struct HostTime {

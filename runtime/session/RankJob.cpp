@@ -4,6 +4,7 @@
 #include "runtime/data/EvalBatches.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <fmt/format.h>
@@ -85,11 +86,13 @@ static unsigned metricsOwner(const plan::Plan &plan) {
   return 0;
 }
 
+bool canTrain(const plan::Plan &plan) {
+  return std::ranges::any_of(*plan.programs(),
+                             [](const auto *one) { return one->train() && one->train()->size() > 0; });
+}
+
 bool canEvaluate(const plan::Plan &plan) {
-  for (const plan::Program *program : *plan.programs())
-    if (program->eval() && program->eval()->size() > 0)
-      return true;
-  return false;
+  return std::ranges::any_of(*plan.programs(), [](const auto *one) { return one->eval() && one->eval()->size() > 0; });
 }
 
 bool evaluatesAverages(const plan::Plan &plan) {

@@ -113,6 +113,8 @@ private:
 
 /// Whether any rank of the plan can evaluate.
 bool canEvaluate(const plan::Plan &plan);
+/// Whether the plan has training steps.
+bool canTrain(const plan::Plan &plan);
 /// Whether evaluations read averages of the parameters.
 bool evaluatesAverages(const plan::Plan &plan);
 

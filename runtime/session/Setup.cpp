@@ -73,10 +73,8 @@ ExecutorOptions executorOptions(const plan::Plan &plan, const RunOptions &option
 }
 
 void requireTraining(const plan::Plan &plan, const std::string &name) {
-  for (const plan::Program *program : *plan.programs())
-    if (program->train() && program->train()->size() > 0)
-      return;
-  throw userError(fmt::format("{}: the plan has no train program", name));
+  if (!canTrain(plan))
+    throw userError(fmt::format("{}: the plan has no train program", name));
 }
 
 void requireWholeBatches(const plan::Plan &plan, int64_t samples, bool predicts) {

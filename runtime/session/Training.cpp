@@ -539,7 +539,8 @@ void evaluateRank(std::shared_ptr<const PlanFile> plan, const RunOptions &option
   RankJob job(plan, rank, world, source, order, executorOptions(plan->plan(), options, rank), workersOf(options));
   waitForSlowRanks(world, options.waitSeconds());
   if (manifest)
-    loadCheckpoint(options.checkpoint, *manifest, plan->plan(), rank, LoadWhat::ParametersAndBuffers,
+    loadCheckpoint(options.checkpoint, *manifest, plan->plan(), rank,
+                   canTrain(plan->plan()) ? LoadWhat::ParametersAndBuffers : LoadWhat::WhatIsRead,
                    [&](unsigned slot) { return job.executor().persistent(slot); });
   job.executor().writeBack();
   world.barrier();

@@ -69,6 +69,14 @@ class Launched(Case):
             self.assertEqual([status for status, _ in ends], [0, 0], ends)
             self.assertRegex(values[b"cleave/r/"], b"^" + pattern + b"$")
 
+    def test_all_ranks_without_a_mesh(self):
+        """A training is searched for the launcher's ranks; evaluation and prediction have a copy of the model on each."""
+        ck, data = self.path("ck"), ["--data", DIGITS, "--threads", 1]
+        for command in (["train", *data, "--steps", 2, "--checkpoint", ck, "--overwrite", "--quiet"], ["eval", *data, "--checkpoint", ck],
+                        ["predict", *data, "--checkpoint", ck, "-o", self.path("p.npy")]):
+            alone, together = (re.sub(r"[\d,]+ samples/s", "", self.ok("mlp", *command, ranks=ranks)) for ranks in (0, 2))
+            self.assertEqual(alone, together, command)
+
     def test_every_command(self):
         """Under mpirun, and with torchrun's environment, all ranks end with status 0, and one prints what one process prints."""
         ck, plan, data = self.path("ck"), self.path("p.plan"), ["--data", DIGITS]

@@ -68,9 +68,10 @@ void PredictionCase::apply(TrainConfig config, const std::string &mesh, bool cod
   options = resolveOptions(config, run);
   options.code = code;
   options.model = "random";
+  options.purpose = passes::Purpose::Prediction;
   applied.reset();
   model.emplace(traced(recipe, config, true));
-  applied.emplace(passes::applyStrategy(*model, options, passes::Purpose::Prediction));
+  applied.emplace(passes::applyStrategy(*model, options));
 }
 
 ir::Slots PredictionCase::interpreted(const Whole &whole, const ir::Slots &state) const {
@@ -114,7 +115,9 @@ ir::Slots PredictionCase::executed(const HashedData &data, int64_t samples, cons
 GraphModule predictionStep(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions undivided) {
   undivided.batch = recipe.rows();
   undivided.strategy.microbatches = 1;
-  return passes::step(traced(recipe, config, false), undivided, passes::Purpose::Prediction);
+  undivided.evalBatch = 0;
+  undivided.purpose = passes::Purpose::Prediction;
+  return passes::step(traced(recipe, config, false), undivided);
 }
 
 } // namespace cleave::random_models

@@ -47,7 +47,7 @@ Recipe withFoundStrategy(const Recipe &recipe) {
     rowsOf.batch = recipe.batch;
     return traceModel(modelOf(root), rowsOf, rows, evalRows);
   };
-  const partitioner::Decisions strategy = passes::searchStrategy(trace, job, *job.toSearch).strategy;
+  const partitioner::Decisions strategy = passes::searchStrategy(trace, job).strategy;
   Recipe found = recipe;
   found.mesh = partitioner::meshText(strategy.mesh);
   found.schedule = strategy.schedule, found.virtualStages = strategy.chunks;

@@ -14,10 +14,18 @@ namespace cleave {
 
 void requireCuda() { cuda::driver(); }
 
-std::optional<Target> cudaTarget() {
+std::optional<CudaDevices> cudaDevices() {
   try {
-    const int capability = cuda::Context(0).capability();
-    return capability >= 100 ? Target::Sm100 : capability >= 90 ? Target::Sm90 : Target::Sm80;
+    const cuda::Context first(0);
+    int count = 0;
+    cuda::check(cuda::driver().deviceGetCount(&count), "cuDeviceGetCount");
+    const int capability = first.capability();
+    return CudaDevices{.name = first.name(),
+                       .target = capability >= 100  ? Target::Sm100
+                                 : capability >= 90 ? Target::Sm90
+                                                    : Target::Sm80,
+                       .bytes = static_cast<double>(first.totalBytes()),
+                       .count = count};
   } catch (const Error &) {
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/cuda/driver/Report.h"
 #include "runtime/executor/Backends.h"
+#include "runtime/executor/Executor.h"
 
 namespace cleave {
 
@@ -9,7 +10,7 @@ void requireCuda() {
   throw userError("--backend cuda: no CUDA device can be used: this build was made without the CUDA toolkit");
 }
 
-std::optional<Target> cudaTarget() { return std::nullopt; }
+std::optional<CudaDevices> cudaDevices() { return std::nullopt; }
 
 CudaReport examineCuda() { return {"", "this build was made without the CUDA toolkit", {}, {}}; }
 

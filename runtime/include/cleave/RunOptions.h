@@ -17,7 +17,7 @@ namespace cleave {
 /// `printAfter`: phases after which the IR is printed to standard error.
 struct RunOptions {
   std::string mesh = {};                     ///< "dp=2,tp=2,pp=2"
-  int64_t devices = 0;                       ///< to split over: for `strategy`, or found by a search
+  int64_t devices = 0;                       ///< to split over: for `strategy`, or as a search or the memory says
   std::string strategy = {};                 ///< data, model, pipeline, hybrid, auto, or a strategy file
   std::string schedule = {};                 ///< "gpipe", "1f1b", "interleaved", ...: docs/prediction.md
   std::optional<int64_t> virtualStages = {}; ///< pipeline stages of each rank
@@ -46,7 +46,7 @@ struct RunOptions {
   std::string decode = {};             ///< "exact" or "fast": how training decodes pictures
   std::string badFiles = {};           ///< "stop" or "skip": what a damaged picture does
   std::string like = {};               ///< plan whose request is repeated, as far as other options do not change it
-  std::string cluster = {};            ///< file that describes the hardware that a plan is made for
+  std::string cluster = {};            ///< file that describes the hardware
   bool profile = false;                ///< print the slowest steps of rank 0 to standard error
   std::string trace = {};              ///< file for a trace of the last iterations (for ui.perfetto.dev)
   bool resume = false, json = false, quiet = false, code = true;

@@ -92,6 +92,8 @@ TEST_CASE("a predictor computes new inputs, any number of them, as often as aske
   checkClose(third, {split.begin() + 6, split.begin() + 9});
   checkClose(trainer.predictor({.mesh = "dp=2", .batch = 3, .checkpoint = checkpoint.path})(Pairs{}), split);
   checkClose(trainer.predictor({.mesh = "tp=3", .batch = 1, .checkpoint = checkpoint.path})(Pairs{}), split);
+  checkClose(trainer.predictor({.devices = 2, .batch = 3, .checkpoint = checkpoint.path})(Pairs{}), split);
+  CHECK_THROWS(trainer.predictor({.devices = 64, .batch = 1, .checkpoint = checkpoint.path})); // it cannot be split so
 }
 
 TEST_CASE("threads that call one predictor get their own results") {

@@ -27,11 +27,10 @@ struct Block : Module {
   LayerNorm norm1, norm2;
   Linear qkv, projection, up, down;
   Block(Module &parent, std::string name, int64_t width, int64_t heads)
-      : Module(parent, std::move(name)), heads(heads),
-        headDim(width / heads), norm1{*this, "norm1", width}, norm2{*this, "norm2", width}, qkv{*this, "qkv", width,
-                                                                                                3 * width},
-        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width}, down{*this, "down", 4 * width,
-                                                                                               width} {}
+      : Module(parent, std::move(name)), heads(heads), headDim(width / heads), norm1{*this, "norm1", width},
+        norm2{*this, "norm2", width}, qkv{*this, "qkv", width, 3 * width},
+        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width},
+        down{*this, "down", 4 * width, width} {}
   Tensor forward(Tensor x) {
     const int64_t b = x.size(0), t = x.size(1);
     Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, heads, headDim});
@@ -93,16 +92,17 @@ void draw(const Model &model, TrainConfig config, const std::string &cluster, in
   const auto batch = config.batch;
 
   const passes::Trace trace = [&](int64_t rows, int64_t evalRows) { return traceModel(model, config, rows, evalRows); };
-  passes::CompileOptions options;
+  passes::PlanRequest options;
   options.backend = Target::Kind::Cuda;
   options.cluster = cluster;
   options.batch = options.evalBatch = batch;
   options.code = false;
   options.precision = Precision::parse({.type = "bf16"}, Target::Kind::Cuda);
-  SpaceRequest request{.devices = devices, .batch = batch, .evalBatch = batch, .layers = 9};
+  const SpaceRequest request{.devices = devices, .batch = batch, .evalBatch = batch, .layers = 9};
+  options.toSearch = request;
   const std::vector<PlanGroup> groups = groupsOf(request);
   const Cluster parsed = Cluster::parse(cluster, "the cluster");
-  passes::PlanEstimates estimates(trace, options, request);
+  passes::PlanEstimates estimates(trace, options);
   for (size_t have = 0, tries = 0; have < count && tries < 20 * count; ++tries) {
     const PlanGroup &group = groups[random() % groups.size()];
     const std::vector<ScheduleChoice> schedules = schedulesOf(request, group);

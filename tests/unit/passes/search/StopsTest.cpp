@@ -36,7 +36,7 @@ struct Mlp : Module {
 struct Searched {
   Mlp mlp;
   TrainConfig config{.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.1}, .batch = 4096};
-  passes::CompileOptions options;
+  passes::PlanRequest options;
   std::atomic<int> traces{0};
 
   Searched() {
@@ -52,8 +52,8 @@ struct Searched {
     };
   }
   passes::FoundStrategy search(Stops stops) {
-    const partitioner::SpaceRequest request{.devices = 4, .batch = config.batch, .evalBatch = config.batch};
-    return passes::searchStrategy(trace(), options, request, std::move(stops));
+    options.toSearch = {.devices = 4, .batch = config.batch, .evalBatch = config.batch};
+    return passes::searchStrategy(trace(), options, std::move(stops));
   }
 };
 
