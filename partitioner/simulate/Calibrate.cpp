@@ -1,6 +1,7 @@
 // Which constants are fitted, and the samples of measured steps.
 #include "partitioner/simulate/Calibrate.h"
 
+#include "partitioner/cluster/FileConstants.h"
 #include "partitioner/cost/Constants.h"
 #include "partitioner/simulate/Fit.h"
 #include "partitioner/simulate/Script.h"
@@ -50,50 +51,33 @@ Used usedBy(const std::vector<PlanRuns> &plans, const Cluster &cluster) {
 class Knobs {
   static constexpr double rates = 1, usual = 0.3, fractions = 0.5, rare = 1.5; // beliefs
 public:
-  Knobs(const Cluster &cluster, const Used &used) : cluster(cluster) {
-    for (const size_t kind : used.kinds)
-      addKind(kind);
-    for (const size_t group : used.groups)
-      addLinks(group);
-    if (used.network && cluster.network) {
-      add("network.gb_per_s_per_node", cluster.network->gbPerS, rates,
-          [](Cluster &c, double value) { c.network->gbPerS = value; });
-      add("network.latency_us", cluster.network->latencyUs, rates,
-          [](Cluster &c, double value) { c.network->latencyUs = value; });
+  Knobs(const Cluster &cluster, const Used &used) {
+    for (const FileConstant &one : constantsOf(cluster)) {
+      // Datasheets are right about GPUs; processors are measured.
+      const bool known = one.kind && one.dataSheet && cluster.devices[*one.kind].backend != "cpu",
+                 network = !one.kind && !one.group;
+      const bool isUsed = one.kind  ? used.kinds.contains(*one.kind)
+                          : network ? used.network
+                                    : used.groups.contains(*one.group);
+      if (isUsed && !known)
+        knobs.push_back({one.name, one.value, rates, one.peak, one.set});
     }
+    for (const size_t kind : used.kinds)
+      addModel(cluster.devices[kind], kind);
   }
 
   std::vector<Knob> take() { return std::move(knobs); }
 
 private:
-  void add(std::string name, double before, double belief, std::function<void(Cluster &, double)> set,
-           bool products = false) {
-    knobs.push_back({std::move(name), before, belief, products, std::move(set)});
-  }
-
-  void addKind(size_t index) {
-    const DeviceKind &kind = cluster.devices[index];
-    const std::string of = "devices." + kind.name + ".";
-    if (kind.backend == "cpu") { // as measured, not of a datasheet
-      for (size_t rate = 0; rate < rateCount; ++rate)
-        if (kind.peakTflops[rate] > 0)
-          add(
-              fmt::format("{}peak_tflops.{}", of, rateName(static_cast<Rate>(rate))), kind.peakTflops[rate], rates,
-              [=](Cluster &c, double value) { c.devices[index].peakTflops[rate] = value; }, true);
-      add(of + "memory_gb_per_s", kind.memoryGbPerS, rates,
-          [=](Cluster &c, double value) { c.devices[index].memoryGbPerS = value; });
-    }
-    if (kind.cache)
-      add(of + "cache.gb_per_s", kind.cache->gbPerS, rates,
-          [=](Cluster &c, double value) { c.devices[index].cache->gbPerS = value; });
+  /// The constants of the cost model.
+  void addModel(const DeviceKind &kind, size_t index) {
     const DeviceConstants constants = constantsOf(kind);
     for (size_t i = 0; i < constantCount; ++i) {
       const auto constant = static_cast<Constant>(i);
-      const double before = constantOf(constants, constant);
-      if (before > 0)
-        add(
-            fmt::format("{}constants.{}", of, constantName(constant)), before, beliefOf(constant),
-            [=](Cluster &c, double value) { c.devices[index].constants[i] = value; }, ofProducts(constant));
+      if (const double before = constantOf(constants, constant); before > 0)
+        knobs.push_back({fmt::format("devices.{}.constants.{}", kind.name, constantName(constant)), before,
+                         beliefOf(constant), ofProducts(constant),
+                         [=](Cluster &c, double value) { c.devices[index].constants[i] = value; }});
     }
   }
 
@@ -127,32 +111,6 @@ private:
            (constant >= Constant::ProductFp32 && constant <= Constant::AttentionMemory);
   }
 
-  void addLinks(size_t index) {
-    const NodeGroup &group = cluster.nodes[index];
-    if (!group.inside)
-      return;
-    const std::string of =
-        cluster.nodes.size() > 1 ? fmt::format("nodes.{}.inside.", index) : std::string("nodes.inside.");
-    add(of + "latency_us", group.inside->latencyUs, rates,
-        [=](Cluster &c, double value) { c.nodes[index].inside->latencyUs = value; });
-    if (!group.wiring || group.wiring->matrix.empty())
-      add(of + "gb_per_s", group.inside->gbPerS, rates,
-          [=](Cluster &c, double value) { c.nodes[index].inside->gbPerS = value; });
-    if (!group.wiring)
-      return;
-    if (group.wiring->pairGbPerS > 0)
-      add(of + "pair_gb_per_s", group.wiring->pairGbPerS, rates,
-          [=](Cluster &c, double value) { c.nodes[index].wiring->pairGbPerS = value; });
-    for (size_t i = 0; i < group.wiring->groupGbPerS.size(); ++i)
-      add(fmt::format("{}group_gb_per_s.{}", of, i), group.wiring->groupGbPerS[i], rates,
-          [=](Cluster &c, double value) { c.nodes[index].wiring->groupGbPerS[i] = value; });
-    for (size_t kind = 0; kind < wireKindCount; ++kind)
-      if (group.wiring->wireGbPerS[kind] > 0)
-        add(fmt::format("{}link_gb_per_s.{}", of, wireNames()[kind]), group.wiring->wireGbPerS[kind], rates,
-            [=](Cluster &c, double value) { c.nodes[index].wiring->wireGbPerS[kind] = value; });
-  }
-
-  const Cluster &cluster;
   std::vector<Knob> knobs;
 };
 

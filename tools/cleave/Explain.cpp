@@ -1,4 +1,5 @@
 // cleave explain: why a plan is as it is, and what would change it.
+#include "partitioner/cluster/FileConstants.h"
 #include "partitioner/simulate/Breakdown.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
@@ -15,7 +16,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <functional>
 #include <map>
 #include <optional>
 
@@ -260,34 +260,14 @@ Json whatIf(const Explained &e, const Replanner &planner, const std::string &wor
 
 // ---- sensitivity ---------------------------------------------------------------------------------------------------
 
-/// A constant of a cluster file.
-struct Constant {
-  std::string name;
-  std::function<void(Cluster &, double factor)> scale;
-};
-
-std::vector<Constant> constantsOf(const Cluster &cluster) {
-  std::vector<Constant> all;
-  for (size_t k = 0; k < cluster.devices.size(); ++k) {
-    const std::string name = cluster.devices[k].name;
-    all.push_back({name + ".peak_tflops", [k](Cluster &c, double f) {
-                     for (double &peak : c.devices[k].peakTflops)
-                       peak *= f;
-                   }});
-    all.push_back({name + ".memory_gb_per_s", [k](Cluster &c, double f) { c.devices[k].memoryGbPerS *= f; }});
-  }
-  const auto insides = [](Cluster &c, double Link::*field, double f) {
-    for (NodeGroup &group : c.nodes)
-      if (group.inside)
-        (*group.inside).*field *= f;
-  };
-  if (std::ranges::any_of(cluster.nodes, [](const NodeGroup &group) { return group.inside.has_value(); })) {
-    all.push_back({"inside.gb_per_s", [=](Cluster &c, double f) { insides(c, &Link::gbPerS, f); }});
-    all.push_back({"inside.latency_us", [=](Cluster &c, double f) { insides(c, &Link::latencyUs, f); }});
-  }
-  if (cluster.network) {
-    all.push_back({"network.gb_per_s_per_node", [](Cluster &c, double f) { c.network->gbPerS *= f; }});
-    all.push_back({"network.latency_us", [](Cluster &c, double f) { c.network->latencyUs *= f; }});
+/// The constants of a cluster file that are off together, by family, in the order of the file.
+std::vector<std::pair<std::string, std::vector<FileConstant>>> familiesOf(const Cluster &cluster) {
+  std::vector<std::pair<std::string, std::vector<FileConstant>>> all;
+  for (FileConstant &one : partitioner::constantsOf(cluster)) {
+    auto found = std::ranges::find(all, one.family, [](const auto &entry) { return entry.first; });
+    if (found == all.end())
+      found = all.insert(all.end(), {one.family, {}});
+    found->second.push_back(std::move(one));
   }
   return all;
 }
@@ -298,13 +278,14 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
   if (!e.plan->plan().search())
     throw userError(e.file + ": --sensitivity needs a plan that a search found: its strategy was given");
   constexpr std::pair<const char *, double> errors[] = {{"-30%", 0.7}, {"-10%", 0.9}, {"+10%", 1.1}, {"+30%", 1.3}};
-  const std::vector<Constant> constants = constantsOf(e.cluster);
+  const auto families = familiesOf(e.cluster);
   std::vector<std::string> files;
   std::vector<double> kept;
-  for (const Constant &constant : constants)
+  for (const auto &[name, constants] : families)
     for (const auto &[error, factor] : errors) {
       Cluster changed = e.cluster;
-      constant.scale(changed, factor);
+      for (const FileConstant &one : constants)
+        one.set(changed, one.value * factor);
       files.push_back(planner.file(fmt::format("cluster{}.toml", files.size()), changed.toToml()));
       kept.push_back(simulate(e.plan->plan(), changed).stepSeconds);
     }
@@ -316,8 +297,8 @@ Json sensitivity(const Explained &e, const Replanner &planner, bool print) {
     std::string text = {};
   };
   std::vector<Row> rows;
-  for (size_t at = 0; const Constant &constant : constants) {
-    Row &row = rows.emplace_back(Row{constant.name});
+  for (size_t at = 0; const auto &[name, constants] : families) {
+    Row &row = rows.emplace_back(Row{name});
     for (const auto &[error, factor] : errors) {
       const double loss = best.at(at) > 0 ? std::max(0.0, kept[at] / best[at] - 1) : 0;
       ++at;
