@@ -4,6 +4,7 @@
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
+#include "partitioner/strategy/DecisionTable.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/base/ParseNumber.h"
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <ranges>
 
 namespace cleave {
 
@@ -51,13 +53,10 @@ std::string strategyLine(const plan::Plan &plan, const PlanSummary &summary) {
     line += ", " + summary.schedule;
   if (summary.microbatches > 1)
     line += fmt::format(", {} microbatches", summary.microbatches);
-  const plan::Choices &choices = *plan.choices();
-  if (choices.zero() > 0)
-    line += fmt::format(", zero {}", choices.zero());
-  if (choices.sequence())
-    line += ", sequence";
-  if (choices.recompute() != plan::Recomputation::None)
-    line += choices.recompute() == plan::Recomputation::Full ? ", recompute full" : ", recompute selective";
+  const auto all = partitioner::Decisions::parse(text(plan.strategy()), "the plan");
+  for (const partitioner::DecisionRow &row : std::views::reverse(partitioner::decisionTable()))
+    if (const std::string value = row.value(all); row.tried && row.tried->of(all) != 0) // the first one is off
+      line += fmt::format(", {}{}", row.word, row.tried->count > 2 ? " " + value : "");
   return line;
 }
 

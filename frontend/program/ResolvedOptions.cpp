@@ -134,17 +134,10 @@ std::optional<Mesh> askedMesh(const RunOptions &options, bool searched = false) 
 Strategy askedOf(const RunOptions &options, bool searched = false) {
   Strategy asked;
   asked.mesh = askedMesh(options, searched);
-  if (!options.schedule.empty())
-    asked.schedule = options.schedule;
-  asked.microbatches = options.microbatches;
-  asked.chunks = options.virtualStages;
-  if (options.sequenceParallel)
-    asked.sequence = axisName(AxisRole::Tensor);
-  if (options.scatterGather == "never" || options.scatterGather == "always")
-    asked.scatterGather = options.scatterGather == "always";
-  asked.zero = options.zero;
-  if (!options.recompute.empty())
-    asked.recompute = {{partitioner::RecomputeRule::everyLayer, *partitioner::recomputationNamed(options.recompute)}};
+  for (const Option &option : programOptions())
+    for (const partitioner::DecisionOption &decision : partitioner::decisionOptions())
+      if (const auto value = decision.option == option.name ? valueOf(option, options) : std::nullopt)
+        decision.ask(asked, *value);
   if (searched && !asked.mesh && isStrategyKind(options.strategy) && options.strategy != searchedKind)
     asked.kind = options.strategy;
   return asked.askedBy(byOption);
@@ -188,11 +181,9 @@ void checkAxes(const Strategy &all, const Strategy &asked, const Mesh &mesh) {
 
 /// Whether a request leaves nothing to a search.
 bool isComplete(const Strategy &pins) {
-  if (!pins.mesh || !pins.schedule || !pins.microbatches)
-    return false;
-  const auto alone = [&](AxisRole role) { return pins.mesh->size(role) == 1; };
-  return (alone(AxisRole::Pipeline) || !pins.stages.empty()) && (alone(AxisRole::Data) || pins.zero) &&
-         (alone(AxisRole::Tensor) || pins.sequence) && partitioner::ofEveryLayer(pins.recompute);
+  return pins.mesh && std::ranges::none_of(partitioner::decisionTable(), [&](const partitioner::DecisionRow &row) {
+           return partitioner::stateOf(row, pins, true) == partitioner::RowState::Open;
+         });
 }
 
 /// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and no mesh on the command
@@ -207,19 +198,19 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   if (repeats(options)) // a plan whose strategy was given is not searched, unless its mesh no longer suits
     file = open = PlanFile::load(options.like)->plan().search() ||
                   ((cluster || !kind) && !fileWith(options, askedOf(options, true)).mesh);
-  if (purpose != passes::Purpose::Training && request.pins.mesh)
-    return std::nullopt;
   if (!automatic && !open && !(cluster && (file || kind)))
     return std::nullopt;
   if (!cluster && devicesOf(options) == 0)
-    request.ownOrders = true;
     throw userError("--strategy auto: needs --devices N, --mesh AXES or --cluster FILE: the devices to split over");
   const Strategy asked = askedOf(options, true);
   partitioner::SpaceRequest request;
   request.pins = file ? fileWith(options, asked) : asked;
+  if (purpose != passes::Purpose::Training && request.pins.mesh)
+    return std::nullopt;
   if (request.pins.schedule == partitioner::searchedSchedule && request.pins.order.empty()) {
     if (request.pins.mesh && !automatic) // the rest has its defaults
       return std::nullopt;
+    request.ownOrders = true;
     request.pins.schedule.reset();
   }
   if (isComplete(request.pins))
@@ -229,8 +220,6 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   else if (options.batchPerRank)
     throw userError(fmt::format("--batch-per-rank {}: the search needs the batch of all ranks, --batch; or give --mesh",
                                 *options.batchPerRank));
-// ---- devices ------------------------------------------------------------------------------------------------------
-
   request.devices = request.pins.mesh     ? request.pins.mesh->ranks()
                     : options.devices > 0 ? options.devices
                     : cluster             ? cluster->deviceCount()
@@ -238,10 +227,19 @@ std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options,
   return request;
 }
 
+// ---- devices ------------------------------------------------------------------------------------------------------
+
 /// Where no cluster is given, a search assumes processors of one machine, with rounded constants: the plan stores them,
 /// and the same request gives the same plan. Their memory is not known.
 partitioner::Cluster assumedCluster(int64_t devices) {
   using namespace partitioner;
+  Cluster cluster{.name = "one machine"};
+  cluster.devices.push_back(
+      {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1, 0, 0.1, 0.1}});
+  cluster.nodes.push_back({.devices = {{.kind = 0, .count = devices}}, .inside = Link{.gbPerS = 5, .latencyUs = 5}});
+  return cluster;
+}
+
 /// This machine's device for a plan of so many ranks; nullopt if it has none of this kind.
 std::optional<partitioner::DeviceHere> deviceHere(Target::Kind kind, int64_t ranks) {
   if (kind == Target::Kind::Cpu) {
@@ -281,13 +279,6 @@ std::optional<partitioner::Cluster> chooseDevices(ResolvedOptions &resolved, Run
 }
 
 // ---- strategy, where nothing is searched --------------------------------------------------------------------------
-
-  Cluster cluster{.name = "one machine"};
-  cluster.devices.push_back(
-      {.name = "cpu", .backend = "cpu", .memoryGib = 64, .memoryGbPerS = 10, .peakTflops = {0.1, 0, 0.1, 0.1}});
-  cluster.nodes.push_back({.devices = {{.kind = 0, .count = devices}}, .inside = Link{.gbPerS = 5, .latencyUs = 5}});
-  return cluster;
-}
 
 partitioner::Decisions chooseStrategy(const RunOptions &options) {
   const Strategy asked = askedOf(options), all = hasRequest(options) ? fileWith(options, asked) : asked;
@@ -375,7 +366,6 @@ static void chooseBatches(ResolvedOptions &resolved, const TrainConfig &config, 
                                 resolved.evalBatch, evalRows, dp));
   if (resolved.toSearch)
     resolved.toSearch->batch = resolved.batch, resolved.toSearch->evalBatch = resolved.evalBatch;
-  resolved.purpose = purpose;
 }
 
 ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &options, passes::Purpose purpose,
@@ -383,6 +373,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   checkOptions(programOptions(), options);
   checkConfig(config);
   ResolvedOptions resolved;
+  resolved.purpose = purpose;
   std::optional<partitioner::Cluster> cluster;
   if (!options.cluster.empty())
     resolved.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
@@ -426,9 +417,6 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
                                                                                   : resolved.strategy.mesh.ranks()));
   resolved.code = options.code;
   if (cluster)
-  resolved.alternatives = options.alternatives;
-  if (options.alternatives && resolved.cluster.empty())
-    throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
     cluster->places(resolved.strategy.mesh.ranks()); // refuses more ranks than devices
   auto data = std::make_shared<plan::DataT>(dataOf(config.data));
   if (std::holds_alternative<Pictures>(config.data) && !options.data.empty())
@@ -436,6 +424,9 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.data = std::move(data);
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
+  resolved.alternatives = options.alternatives;
+  if (options.alternatives && resolved.cluster.empty())
+    throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
   resolved.dumpProblems = options.dumpProblems;
   if (!options.dumpProblems.empty() && !resolved.toSearch)
     throw userError(fmt::format("--dump-problems {}: only a search solves problems, and everything is decided",

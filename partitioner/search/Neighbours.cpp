@@ -34,7 +34,7 @@ std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, 
   const Decisions all = decisionsOf(group, schedule);
   for (const DecisionRow &row : decisionTable())
     if (row.word != "stages")
-      row.open(space.pins);
+      row.drop(space.pins);
   space.pins.kind.clear();
   std::vector<Neighbour> found;
   for (const PlanGroup &other : groupsOf(space)) {

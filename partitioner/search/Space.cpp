@@ -22,10 +22,6 @@ std::vector<int64_t> divisorsOf(int64_t number) {
   return low;
 }
 
-template <typename T> std::vector<T> pinnedOr(const std::optional<T> &pinned, std::vector<T> all) {
-  return pinned ? std::vector<T>{*pinned} : std::move(all);
-}
-
 /// Whether a mesh has the axes that the request names.
 bool allows(const SpaceRequest &request, const Mesh &mesh) {
   const auto splits = [&](AxisRole role) { return mesh.size(role) > 1; };
@@ -60,8 +56,9 @@ std::vector<Mesh> meshesOf(const SpaceRequest &request) {
 
 std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
   const int64_t evalBatch = request.evalBatch ? request.evalBatch : request.batch;
-  std::vector<int64_t> all =
-      pinnedOr(request.pins.microbatches, request.mixesRows ? std::vector<int64_t>{1} : divisorsOf(request.batch));
+  std::vector<int64_t> all = request.pins.microbatches ? std::vector{*request.pins.microbatches}
+                             : request.mixesRows       ? std::vector<int64_t>{1}
+                                                       : divisorsOf(request.batch);
   std::erase_if(all, [&](int64_t m) {
     return request.batch % m || evalBatch % m || request.batch / m < data || evalBatch / m < data;
   });
@@ -87,29 +84,48 @@ Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule) {
   all.mesh = group.mesh();
   all.schedule = schedule.name, all.chunks = schedule.chunks;
   all.microbatches = group.microbatches;
-  all.recompute = {{RecomputeRule::everyLayer, group.split.recompute, "search"}};
-  all.sequence = group.split.sequence ? axisName(AxisRole::Tensor) : "";
-  all.zero = group.split.zero;
+  decide(all, group.split);
   return all;
 }
 
+PlanGroup groupOf(const Decisions &all, int64_t batch) {
+  return {splitOf(all, batch), all.mesh.size(AxisRole::Pipeline), all.microbatches, all.mesh.order};
+}
+
+/// Adds `split` with all values of the decisions from `at` on.
+static void addGroups(const SpaceRequest &request, const Decisions &pinned, size_t at, PlanGroup group,
+                      std::vector<PlanGroup> &groups) {
+  if (at == decisionTable().size()) {
+    groups.push_back(group);
+    return;
+  }
+  const DecisionRow &row = decisionTable()[at];
+  const auto with = [&](int64_t value) {
+    if (row.tried)
+      row.tried->choose(group.split, value);
+    addGroups(request, pinned, at + 1, group, groups);
+  };
+  if (!row.tried || !row.isFree(group.mesh()))
+    with(row.tried ? row.tried->of(Decisions()) : 0);
+  else if (!row.open(request.pins))
+    with(row.tried->of(pinned));
+  else
+    for (int64_t value = 0; value < row.tried->count; ++value)
+      with(value);
+}
+
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
-  const std::optional<Recomputation> recompute = ofEveryLayer(request.pins.recompute);
-  std::optional<bool> sequence;
-  if (request.pins.sequence)
-    sequence = !request.pins.sequence->empty();
+  const Decisions pinned = request.pins.decided();
   std::vector<PlanGroup> groups;
   for (const Mesh &mesh : meshesOf(request)) {
-    const int64_t data = mesh.size(AxisRole::Data), tensor = mesh.size(AxisRole::Tensor);
+    const int64_t data = mesh.size(AxisRole::Data);
     for (const int64_t microbatches : microbatchesOf(request, data))
-      for (const Recomputation kind :
-           pinnedOr(recompute, {Recomputation::None, Recomputation::Selective, Recomputation::Full}))
-        for (const int64_t zero : data > 1 ? pinnedOr(request.pins.zero, {0, 1, 2, 3}) : std::vector<int64_t>{0})
-          for (const bool split : tensor > 1 ? pinnedOr(sequence, {false, true}) : std::vector<bool>{false})
-            groups.push_back({{data, tensor, request.batch / microbatches, kind, zero, split},
-                              mesh.size(AxisRole::Pipeline),
-                              microbatches,
-                              mesh.order});
+      addGroups(request, pinned, 0,
+                {{.data = data, .tensor = mesh.size(AxisRole::Tensor), .rows = request.batch / microbatches},
+                 mesh.size(AxisRole::Pipeline),
+                 microbatches,
+                 mesh.order},
+                groups);
   }
   return groups;
 }

@@ -1,6 +1,6 @@
 // The plans among which a search chooses, as rows of a table.
 #pragma once
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include <array>
 #include <functional>
@@ -10,18 +10,6 @@
 #include <vector>
 
 namespace cleave::partitioner {
-
-/// What the estimate of a plan is measured for: the part of a row that changes the steps of its ranks.
-struct SplitChoice {
-  int64_t data = 1, tensor = 1; ///< sizes of the axes
-  int64_t rows = 1;             ///< of a microbatch, on all ranks together
-  Recomputation recompute = Recomputation::None;
-  int64_t zero = 0;
-  bool sequence = false;
-  auto operator<=>(const SplitChoice &) const = default;
-  /// Rows of the rank with the most.
-  int64_t rowsOfRank() const { return (rows + data - 1) / data; }
-};
 
 /// Plans that differ only in their schedule.
 struct PlanGroup {
@@ -43,6 +31,9 @@ struct ScheduleChoice {
 
 /// The decisions of these plans but for stages and shardings, which the row does not say.
 Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule);
+
+/// The group of the plans with these decisions.
+PlanGroup groupOf(const Decisions &all, int64_t batch);
 
 /// What limits the space.
 struct SpaceRequest {

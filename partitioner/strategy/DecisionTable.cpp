@@ -4,6 +4,7 @@
 #include "partitioner/schedule/Named.h"
 #include "partitioner/strategy/ReadToml.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/ParseNumber.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -15,13 +16,13 @@ namespace {
 /// A decision that is one value: what is asked for, and what is decided.
 template <auto Asked, auto Decided>
 constexpr DecisionRow oneValue(std::string_view word, std::string (*value)(const Decisions &),
-                               void (*read)(Strategy &, const TomlPlace &), std::optional<AxisRole> axis = {},
-                               std::string (*refused)(const Decisions &, bool) = nullptr) {
+                               void (*read)(Strategy &, const TomlPlace &)) {
   return {.word = word,
-          .axis = axis,
+          .axis = {},
           .given = [](const Strategy &asked) { return (asked.*Asked).has_value(); },
+          .open = [](const Strategy &asked) { return !(asked.*Asked).has_value(); },
           .take = [](Strategy &all, const Strategy &over) { all.*Asked = over.*Asked; },
-          .open = [](Strategy &all) { (all.*Asked).reset(); },
+          .drop = [](Strategy &all) { (all.*Asked).reset(); },
           .decide =
               [](Decisions &all, const Strategy &asked) {
                 if (asked.*Asked)
@@ -29,8 +30,7 @@ constexpr DecisionRow oneValue(std::string_view word, std::string (*value)(const
               },
           .value = value,
           .copy = [](Decisions &all, const Decisions &from) { all.*Decided = from.*Decided; },
-          .read = read,
-          .refused = refused};
+          .read = read};
 }
 
 // ---- mesh ----------------------------------------------------------------------------------------------------------
@@ -120,8 +120,9 @@ constexpr DecisionRow schedule = {
     .axis = AxisRole::Pipeline,
     .given =
         [](const Strategy &asked) { return asked.schedule || asked.chunks || asked.placement || !asked.order.empty(); },
+    .open = [](const Strategy &asked) { return !asked.schedule; },
     .take = takeSchedule,
-    .open =
+    .drop =
         [](Strategy &all) {
           all.schedule.reset(), all.chunks.reset(), all.placement.reset(), all.order.clear();
           all.scheduleOrigin = Strategy().scheduleOrigin;
@@ -182,10 +183,11 @@ std::string stagesText(const Decisions &all) {
 
 constexpr DecisionRow stages = {
     .word = "stages",
-    .axis = std::nullopt,
+    .axis = AxisRole::Pipeline,
     .given = [](const Strategy &asked) { return !asked.stages.empty(); },
+    .open = [](const Strategy &asked) { return asked.stages.empty(); },
     .take = [](Strategy &all, const Strategy &over) { all.stages = over.stages, all.stagesWhere = over.stagesWhere; },
-    .open = [](Strategy &all) { all.stages.clear(), all.stagesWhere.clear(); },
+    .drop = [](Strategy &all) { all.stages.clear(), all.stagesWhere.clear(); },
     .decide = [](Decisions &all,
                  const Strategy &asked) { all.stages = asked.stages, all.stagesWhere = asked.stagesWhere; },
     .value = stagesText,
@@ -217,23 +219,33 @@ void readRecompute(Strategy &asked, const TomlPlace &entry) {
   }
 }
 
+constexpr TriedValues kinds = {
+    .count = 3,
+    .of = [](const Decisions &all) { return int64_t(ofEveryLayer(all.recompute).value_or(Recomputation::None)); },
+    .decide = [](Decisions &all,
+                 int64_t value) { all.recompute = {{RecomputeRule::everyLayer, Recomputation(value), "search"}}; },
+    .chosen = [](const SplitChoice &split) { return int64_t(split.recompute); },
+    .choose = [](SplitChoice &split, int64_t value) { split.recompute = Recomputation(value); }};
+
 constexpr DecisionRow recompute = {
     .word = "recompute",
     .axis = std::nullopt,
     .given = [](const Strategy &asked) { return !asked.recompute.empty(); },
+    .open = [](const Strategy &asked) { return !ofEveryLayer(asked.recompute); },
     // Put first: the rules that are there, which are more specific than an option's, win.
     .take =
         [](Strategy &all, const Strategy &over) {
           all.recompute.insert(all.recompute.begin(), over.recompute.begin(), over.recompute.end());
         },
-    .open = [](Strategy &all) { all.recompute.clear(); },
+    .drop = [](Strategy &all) { all.recompute.clear(); },
     .decide = [](Decisions &all, const Strategy &asked) { all.recompute = asked.recompute; },
     .value =
         [](const Decisions &all) {
           return std::string(text(ofEveryLayer(all.recompute).value_or(Recomputation::None)));
         },
     .copy = [](Decisions &all, const Decisions &from) { all.recompute = from.recompute; },
-    .read = readRecompute};
+    .read = readRecompute,
+    .tried = &kinds};
 
 // ---- the others ----------------------------------------------------------------------------------------------------
 
@@ -256,6 +268,55 @@ void readScatterGather(Strategy &asked, const TomlPlace &entry) {
     throw userError(fmt::format("{}: scatter_gather must be a number of bytes, or 0 for never", entry.at()));
 }
 
+constexpr TriedValues splitSequences = {
+    .count = 2,
+    .of = [](const Decisions &all) { return int64_t(!all.sequence.empty()); },
+    .decide = [](Decisions &all, int64_t value) { all.sequence = value ? axisName(AxisRole::Tensor) : ""; },
+    .chosen = [](const SplitChoice &split) { return int64_t(split.sequence); },
+    .choose = [](SplitChoice &split, int64_t value) { split.sequence = value; }};
+
+constexpr DecisionRow sequence = [] {
+  DecisionRow row = oneValue<&Strategy::sequence, &Decisions::sequence>(
+      "sequence", [](const Decisions &all) { return all.sequence.empty() ? "none" : all.sequence; }, readSequence);
+  row.axis = AxisRole::Tensor;
+  row.line = [](const Decisions &all) { return quote(all.sequence); };
+  row.tried = &splitSequences;
+  row.refused = [](const Decisions &, bool byOption) {
+    return std::string(byOption ? "--sequence-parallel" : "sequence");
+  };
+  return row;
+}();
+
+constexpr TriedValues zeroStages = {.count = 4,
+                                    .of = [](const Decisions &all) { return all.zero; },
+                                    .decide = [](Decisions &all, int64_t value) { all.zero = value; },
+                                    .chosen = [](const SplitChoice &split) { return split.zero; },
+                                    .choose = [](SplitChoice &split, int64_t value) { split.zero = value; }};
+
+constexpr DecisionRow zero = [] {
+  DecisionRow row = oneValue<&Strategy::zero, &Decisions::zero>(
+      "zero", [](const Decisions &all) { return std::to_string(all.zero); }, readZero);
+  row.axis = AxisRole::Data;
+  row.line = row.value;
+  row.tried = &zeroStages;
+  row.refused = [](const Decisions &all, bool byOption) {
+    return fmt::format("{} {}", byOption ? "--zero" : "zero =", all.zero);
+  };
+  return row;
+}();
+
+constexpr DecisionRow scatterGather = [] {
+  DecisionRow row = oneValue<&Strategy::scatterGather, &Decisions::scatterGather>(
+      "scatter_gather",
+      [](const Decisions &all) {
+        return all.scatterGather.value_or(0) == 0 ? "never" : fmt::format("from {} bytes", *all.scatterGather);
+      },
+      readScatterGather);
+  row.open = nullptr; // it follows from the cluster
+  row.line = [](const Decisions &all) { return all.scatterGather ? std::to_string(*all.scatterGather) : ""; };
+  return row;
+}();
+
 constexpr DecisionRow table[] = {
     oneValue<&Strategy::mesh, &Decisions::mesh>(
         "mesh", [](const Decisions &all) { return meshText(all.mesh); }, readMesh),
@@ -264,25 +325,57 @@ constexpr DecisionRow table[] = {
         "microbatches", [](const Decisions &all) { return std::to_string(all.microbatches); }, nullptr),
     stages,
     recompute,
-    oneValue<&Strategy::sequence, &Decisions::sequence>(
-        "sequence", [](const Decisions &all) { return all.sequence.empty() ? "none" : all.sequence; }, readSequence,
-        AxisRole::Tensor,
-        [](const Decisions &, bool byOption) { return std::string(byOption ? "--sequence-parallel" : "sequence"); }),
-    oneValue<&Strategy::zero, &Decisions::zero>(
-        "zero", [](const Decisions &all) { return std::to_string(all.zero); }, readZero, AxisRole::Data,
-        [](const Decisions &all, bool byOption) {
-          return fmt::format("{} {}", byOption ? "--zero" : "zero =", all.zero);
-        }),
-    oneValue<&Strategy::scatterGather, &Decisions::scatterGather>(
-        "scatter_gather",
-        [](const Decisions &all) {
-          return all.scatterGather.value_or(0) == 0 ? "never" : fmt::format("from {} bytes", *all.scatterGather);
-        },
-        readScatterGather)};
+    sequence,
+    zero,
+    scatterGather};
+
+// ---- options -------------------------------------------------------------------------------------------------------
+
+constexpr DecisionOption options[] = {
+    {"--schedule", false, [](Strategy &asked, const std::string &value) { asked.schedule = value; }},
+    {"--virtual", false, [](Strategy &asked, const std::string &value) { asked.chunks = parseNumber<int64_t>(value); }},
+    {"--microbatches", false,
+     [](Strategy &asked, const std::string &value) { asked.microbatches = parseNumber<int64_t>(value); }},
+    {"--recompute", false,
+     [](Strategy &asked, const std::string &value) {
+       asked.recompute = {{RecomputeRule::everyLayer, *recomputationNamed(value)}};
+     }},
+    {"--sequence-parallel", true,
+     [](Strategy &asked, const std::string &) { asked.sequence = axisName(AxisRole::Tensor); }},
+    {"--zero", false, [](Strategy &asked, const std::string &value) { asked.zero = parseNumber<int64_t>(value); }},
+    {"--scatter-gather", false, [](Strategy &asked, const std::string &value) {
+       if (value != "auto") // which leaves it open
+         asked.scatterGather = value == "always";
+     }}};
 
 } // namespace
 
 std::span<const DecisionRow> decisionTable() { return table; }
+
+RowState stateOf(const DecisionRow &row, const Strategy &asked, bool searched) {
+  if (row.open ? !row.open(asked) : row.given(asked))
+    return RowState::Pinned;
+  const bool free = !asked.mesh || row.isFree(*asked.mesh);
+  return searched && free && row.open ? RowState::Open : RowState::Default;
+}
+
+std::span<const DecisionOption> decisionOptions() { return options; }
+
+SplitChoice splitOf(const Decisions &all, int64_t batch) {
+  SplitChoice split{.data = all.mesh.size(AxisRole::Data),
+                    .tensor = all.mesh.size(AxisRole::Tensor),
+                    .rows = batch / all.microbatches};
+  for (const DecisionRow &row : table)
+    if (row.tried)
+      row.tried->choose(split, row.tried->of(all));
+  return split;
+}
+
+void decide(Decisions &all, const SplitChoice &split) {
+  for (const DecisionRow &row : table)
+    if (row.tried)
+      row.tried->decide(all, row.tried->chosen(split));
+}
 
 const DecisionRow *decisionNamed(std::string_view word) {
   const auto found = std::ranges::find(table, word, &DecisionRow::word);

@@ -149,10 +149,9 @@ std::string Decisions::toToml() const {
       out += fmt::format("  {},\n", quote(text));
     out += "]\n";
   }
-  out += fmt::format("sequence = {}\n", quote(sequence)); // also what is off: what a file leaves out is open
-  out += fmt::format("zero = {}\n", zero);
-  if (scatterGather)
-    out += fmt::format("scatter_gather = {}\n", *scatterGather);
+  for (const DecisionRow &row : decisionTable()) // also what is off: what a file leaves out is open
+    if (const std::string line = row.line ? row.line(*this) : ""; !line.empty())
+      out += fmt::format("{} = {}\n", row.word, line);
   if (!stages.empty()) {
     out += "stages = [\n";
     for (const auto &stage : stages) {

@@ -1,4 +1,4 @@
-// Every decision about the split, as data: what the compiler reads.
+// Every decision about the split, as data: as it is asked for, as the compiler reads it, and as a search tries it.
 #pragma once
 #include "ir/dist/Sharding.h"
 #include "partitioner/schedule/Schedule.h"
@@ -130,10 +130,60 @@ struct Decisions {
   /// is open.
   void complete(bool trains);
 
-  /// What a strategy file asks for, with defaults for everything else (Strategy.h).
+  /// What a strategy file asks for, with defaults for everything else.
   static Decisions parse(const std::string &toml, const std::string &fileName);
   /// As a strategy file, which Decisions::parse reads back.
   std::string toToml() const;
+};
+
+/// What was asked of the split, by a strategy file, by the command line, or by both. The fields are those of Decisions.
+/// What is absent or empty is open.
+struct Strategy {
+  std::optional<Mesh> mesh;
+  std::optional<std::string> schedule;
+  Origin scheduleOrigin = "default";
+  std::vector<std::string> order;
+  std::optional<Placement> placement;
+  std::optional<int64_t> microbatches, chunks;
+  std::vector<std::vector<std::string>> stages;
+  std::string stagesWhere;
+  std::vector<ShardRule> shard;
+  std::vector<OpRules> ops;
+  std::vector<RecomputeRule> recompute;
+  std::optional<std::string> sequence;
+  std::optional<int64_t> zero, scatterGather;
+  Origins origins; ///< of what is given, as in Decisions
+  /// Of the meshes to choose from: "data", "model", "pipeline": only that axis; "hybrid": several; else any.
+  std::string kind;
+  std::vector<Mark> marks; ///< as in Decisions
+
+  /// Reads a strategy file. Throws userError that names file, line, rule and value.
+  static Strategy parse(const std::string &toml, const std::string &fileName);
+  static Strategy load(const std::string &path);
+  /// The same; whoever made these decisions, the origin of all of them is the source that asks for them now.
+  Strategy askedBy(const Origin &source) const;
+  /// Both requests; where both ask for a value, it is that of `over`.
+  Strategy with(const Strategy &over) const;
+  /// What was asked for when the plan with this strategy was made, changed to `over`: without what was found then or
+  /// had its default, and without what a changed decision makes meaningless. A mesh goes only if it was found.
+  Strategy askedAgain(const Strategy &over) const;
+  /// The strategy, with the default for everything that is open.
+  Decisions decided() const;
+};
+
+/// Throws userError if the strategy lists another number of stages than its mesh has.
+void checkStageCount(const Decisions &strategy);
+
+/// What the estimate of a plan is measured for: the part of its decisions that changes the steps of its ranks.
+struct SplitChoice {
+  int64_t data = 1, tensor = 1; ///< sizes of the axes
+  int64_t rows = 1;             ///< of a microbatch, on all ranks together
+  Recomputation recompute = Recomputation::None;
+  int64_t zero = 0;
+  bool sequence = false;
+  auto operator<=>(const SplitChoice &) const = default;
+  /// Rows of the rank with the most.
+  int64_t rowsOfRank() const { return (rows + data - 1) / data; }
 };
 
 /// The beginning of a message about what stands at a place: "mine.toml:7:1: "; empty if the place is.

@@ -247,8 +247,9 @@ std::vector<Difference> differences(const Decisions &a, const Decisions &b, cons
     last().problem = fmt::format("its number is another, {}: {}", b.stageCount(), b.stagesText());
   }
   compareRecomputation(a, b, model, found);
-  for (const char *word : {"sequence", "zero"})
-    differs(word);
+  for (const DecisionRow &row : decisionTable())
+    if (row.tried && row.word != "recompute")
+      differs(std::string(row.word));
   const bool asked = a.originOf("scatter_gather") != "default" || b.originOf("scatter_gather") != "default";
   if ((asked || a.mesh == b.mesh) && differs("scatter_gather"))
     last().alone->scatterGather = b.scatterGather.value_or(0);

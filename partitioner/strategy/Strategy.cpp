@@ -1,5 +1,5 @@
 // Reads requests as TOML, and combines them.
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 
 #include "partitioner/strategy/DecisionTable.h"
 #include "partitioner/strategy/ReadToml.h"
@@ -278,10 +278,10 @@ Strategy Strategy::askedAgain(const Strategy &over) const {
                           ? !moves && sourceOf(row) != "search"
                           : isAsked(sourceOf(row)) && !row.given(over) && (!moves || row.isFree(*over.mesh));
     if (!kept)
-      row.open(all);
+      row.drop(all);
   }
   if (recuts || over.chunks || over.schedule)
-    decisionNamed("stages")->open(all);
+    decisionNamed("stages")->drop(all);
   if (recuts || over.microbatches)
     all.order.clear();
   if (over.mesh)

@@ -2,6 +2,7 @@
 #pragma once
 #include "partitioner/search/Space.h"
 #include "partitioner/simulate/Memory.h"
+#include "partitioner/strategy/DecisionTable.h"
 #include "passes/CompileOptions.h"
 
 #include <memory>
@@ -23,6 +24,14 @@ struct PlanRequest : CompileOptions {
   std::shared_ptr<SearchCache> searchCache;
   std::string dumpProblems; ///< folder for the problems that a search solves; empty: they are not written
 };
+
+/// What becomes of a decision of a request. A training is searched for all that it leaves open, a run without gradients
+/// for its mesh. Where nothing is searched, what nobody asked for has its default; recomputation has another one if the
+/// plan would not fit its devices; a schedule "auto" is open.
+partitioner::RowState stateOf(const partitioner::DecisionRow &row, const PlanRequest &request);
+
+/// Whether the schedule is "auto" and its order open.
+bool isOpen(const partitioner::Decisions &strategy);
 
 /// The cluster of a request, with the memory of the device that is to run the plan; nullopt if it has none.
 std::optional<partitioner::Cluster> clusterOf(const PlanRequest &request);

@@ -41,10 +41,6 @@ struct Devices {
   }
 };
 
-bool isOpen(const Decisions &strategy) {
-  return strategy.schedule == partitioner::searchedSchedule && strategy.order.empty();
-}
-
 /// A plan, or the error of a search that found no schedule for the memory.
 struct Attempt {
   Decisions strategy; ///< with the schedule that was found
@@ -78,7 +74,7 @@ MadePlan fitted(GraphModule model, const PlanRequest &request) {
   Attempt asked = attempt(model.clone(), request, devices);
   if (asked.problem.empty())
     return {std::move(asked.file), {}};
-  if (request.purpose == Purpose::Training && request.strategy.recompute.empty()) // else it was asked for
+  if (stateOf(*partitioner::decisionNamed("recompute"), request) == partitioner::RowState::DefaultUnlessMemory)
     for (const Recomputation kind : {Recomputation::Selective, Recomputation::Full}) {
       CompileOptions more = request;
       more.strategy.recompute = {{partitioner::RecomputeRule::everyLayer, kind, "memory"}};

@@ -90,8 +90,8 @@ public:
   /// See the header.
   std::vector<Alternative> alternativesTo(const Decisions &chosen) {
     prepare();
-    const auto [group, schedule] = rowOf(chosen);
-    std::vector<Neighbour> others = partitioner::neighboursOf(input.request, group, schedule);
+    std::vector<Neighbour> others = partitioner::neighboursOf(
+        input.request, partitioner::groupOf(chosen, options.batch), {chosen.schedule, chosen.chunks});
     if (input.prepare) {
       std::vector<std::pair<SplitChoice, Site>> wanted;
       for (const Neighbour &other : others)
@@ -447,16 +447,12 @@ private:
 
   /// Records what the request leaves open.
   void markFound(Decisions &strategy) const {
-    const partitioner::Strategy &pins = input.request.pins;
-    const std::pair<const char *, bool> all[] = {{"mesh", !pins.mesh},
-                                                 {"schedule", !pins.schedule},
-                                                 {"microbatches", !pins.microbatches},
-                                                 {"stages", input.begins.empty() && !strategy.stages.empty()},
-                                                 {"sequence", !pins.sequence},
-                                                 {"zero", !pins.zero}};
-    for (const auto &[word, open] : all)
-      if (open)
-        strategy.origins[word] = "search";
+    for (const partitioner::DecisionRow &row : partitioner::decisionTable()) {
+      const bool open = row.word == "stages" ? input.begins.empty() && !strategy.stages.empty()
+                                             : row.open && row.open(input.request.pins);
+      if (open && row.word != "recompute") // whose rules have origins of their own
+        strategy.origins[std::string(row.word)] = "search";
+    }
   }
 
   /// Adds plans with the shardings that the solver finds: for the splits of the best plans, and for ranks that all
@@ -680,17 +676,6 @@ private:
   }
 
   // ---- alternatives to a plan
-
-  std::pair<PlanGroup, partitioner::ScheduleChoice> rowOf(const Decisions &strategy) const {
-    const Recomputation kind = partitioner::ofEveryLayer(strategy.recompute).value_or(Recomputation::None);
-    const Mesh &mesh = strategy.mesh;
-    const PlanGroup group{{mesh.size(AxisRole::Data), mesh.size(AxisRole::Tensor),
-                           options.batch / strategy.microbatches, kind, strategy.zero, !strategy.sequence.empty()},
-                          mesh.size(AxisRole::Pipeline),
-                          strategy.microbatches,
-                          mesh.order};
-    return {group, {strategy.schedule, strategy.chunks}};
-  }
 
   /// Compiles and simulates the plans. One that cannot be made is left out.
   std::vector<Alternative> simulated(const std::vector<Neighbour> &others) {

@@ -3,7 +3,7 @@
 
 #include "frontend/program/ResolvedOptions.h"
 #include "frontend/trace/TraceModel.h"
-#include "partitioner/strategy/Strategy.h"
+#include "partitioner/strategy/Decisions.h"
 #include "passes/search/StrategySearch.h"
 #include "tests/random/Instance.h"
 #include "tests/random/Run.h"

@@ -1,6 +1,7 @@
 // Reads changes, and compares plans.
 #include "tools/cleave/WhatIf.h"
 
+#include "partitioner/strategy/DecisionTable.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Nearest.h"
 #include "runtime/base/ParseNumber.h"
@@ -56,8 +57,10 @@ WhatIf parseWhatIf(const std::string &words, const Cluster &cluster) {
   const size_t space = words.find(' ');
   const std::string what = words.substr(0, space),
                     value = space == std::string::npos ? "" : words.substr(words.find_first_not_of(' ', space));
-  static const std::set<std::string> options = {"batch",     "devices",  "mesh",     "microbatches", "precision",
-                                                "recompute", "schedule", "strategy", "zero"};
+  std::set<std::string> options = {"batch", "devices", "mesh", "precision", "strategy"};
+  for (const partitioner::DecisionOption &one : partitioner::decisionOptions())
+    if (!one.flag)
+      options.emplace(one.option.substr(2));
   if (options.contains(what) && !value.empty())
     return {words, {"--" + what, value}};
   if (what == "sequence" && value == "tp")

@@ -109,6 +109,68 @@ TEST_CASE("what neither options nor a file decide is left to a search") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("what each command line pins, leaves at its default, or leaves open") {
+  const std::string folder = std::filesystem::temp_directory_path() / ("cleave-states-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string cluster = folder + "/cluster.toml", file = folder + "/pins.toml", whole = folder + "/whole.toml";
+  std::ofstream(cluster) << "name = \"c\"\n[devices.d]\nbackend = \"cpu\"\nmemory_gib = 4.0\nmemory_gb_per_s = 10.0\n"
+                            "peak_tflops = { fp32 = 0.1 }\n[[nodes]]\ndevices = { d = 8 }\n"
+                            "inside = { gb_per_s = 5.0, latency_us = 5.0 }\n";
+  std::ofstream(file) << "zero = 1\nschedule = { microbatches = 2 }\n";
+  std::ofstream(whole) << "mesh = { dp = 4 }\nschedule = { name = \"1f1b\", microbatches = 2 }\n"
+                          "zero = 0\n[recompute]\n\"*\" = \"none\"\n";
+  using passes::Purpose;
+  struct Line {
+    RunOptions options;
+    /// A letter for mesh, schedule, microbatches, stages, recompute, sequence, zero, scatter_gather: P pinned, d
+    /// default, m default unless memory forbids, O open.
+    const char *planned, *trained, *evaluated;
+  };
+  // planned: where the plan will run is not known. trained: on this machine.
+  const Line lines[] = {
+      {{}, "dddddddd", "ddddmddd", "dddddddd"},
+      {{.mesh = "dp=2"}, "Pddddddd", "Pdddmddd", "Pddddddd"},
+      {{.mesh = "dp=2", .zero = 1}, "PdddddPd", "PdddmdPd", "PdddddPd"},
+      {{.mesh = "dp=2", .recompute = "none"}, "PdddPddd", "PdddPddd", "PdddPddd"},
+      {{.mesh = "pp=2", .schedule = "1f1b"}, "PPdddddd", "PPddmddd", "PPdddddd"},
+      {{.mesh = "pp=2", .schedule = "auto"}, "POdddddd", "POddmddd", "PPdddddd"},
+      {{.devices = 4, .strategy = "data"}, "Pddddddd", "Pdddmddd", "Pddddddd"},
+      {{.devices = 4}, "OOOOOOOd", "OOOOOOOd", "Oddddddd"},
+      {{.devices = 4, .strategy = "auto"}, "OOOOOOOd", "OOOOOOOd", "Oddddddd"},
+      {{.devices = 4, .schedule = "auto"}, "OOOOOOOd", "OOOOOOOd", "Oddddddd"},
+      {{.mesh = "dp=4", .strategy = "auto"}, "PdOdOdOd", "PdOdOdOd", "Pddddddd"},
+      {{.mesh = "pp=4", .strategy = "auto", .microbatches = 2}, "POPOOddd", "POPOOddd", "PdPddddd"},
+      {{.devices = 4, .strategy = file}, "OOPOOOPd", "OOPOOOPd", "OdPdddPd"},
+      {{.strategy = whole}, "PPPdPdPd", "PPPdPdPd", "PPPdPdPd"},
+      {{.cluster = cluster}, "OOOOOOOd", "OOOOOOOd", "Oddddddd"},
+      {{.mesh = "dp=8", .cluster = cluster}, "Pdddmddd", "Pdddmddd", "Pddddddd"},
+      {{.mesh = "tp=8", .strategy = "auto", .scatterGather = "never", .cluster = cluster},
+       "PdOdOOdP",
+       "PdOdOOdP",
+       "PddddddP"},
+      {{.strategy = "data", .cluster = cluster}, "OOOOOOOd", "OOOOOOOd", "Oddddddd"},
+      {{.mesh = "pp=8", .schedule = "auto", .cluster = cluster}, "POddmddd", "POddmddd", "PPdddddd"},
+      {{.strategy = whole, .cluster = cluster}, "PPPdPdPd", "PPPdPdPd", "PPPdPdPd"},
+      {{.strategy = file, .cluster = cluster}, "OOPOOOPd", "OOPOOOPd", "OdPdddPd"},
+  };
+  const auto statesOf = [](const ResolvedOptions &resolved) {
+    std::string states;
+    for (const partitioner::DecisionRow &row : partitioner::decisionTable())
+      states += "PdmO"[static_cast<size_t>(passes::stateOf(row, resolved))];
+    return states;
+  };
+  for (const Line &line : lines) {
+    INFO(line.options.mesh << " " << line.options.devices << " " << line.options.strategy << " "
+                           << line.options.schedule << " " << line.options.cluster);
+    CHECK(statesOf(resolveOptions({.batch = 32}, line.options)) == line.planned);
+    CHECK(statesOf(resolveOptions({.batch = 32}, line.options, Purpose::Training, RunsOn::ThisMachine)) ==
+          line.trained);
+    CHECK(statesOf(resolveOptions({.batch = 32}, line.options, Purpose::Evaluation, RunsOn::ThisMachine)) ==
+          line.evaluated);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("mistakes name the option and the value") {
   CHECK(has(wrong({.mesh = "foo=2"}), "foo"));
   CHECK(has(wrong({.mesh = "dp=0"}), "dp"));

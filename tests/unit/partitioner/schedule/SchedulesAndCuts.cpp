@@ -4,7 +4,6 @@
 #include "partitioner/stages/Layers.h"
 #include "partitioner/strategy/Decisions.h"
 #include "partitioner/strategy/Differences.h"
-#include "partitioner/strategy/Strategy.h"
 #include "runtime/base/Error.h"
 
 #include <bit>
