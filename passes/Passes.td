@@ -52,6 +52,10 @@ def ChannelsLastPass : ModulePass<"channels-last"> {
   let summary = "Convolutions and what follows them work on [n, h, w, c]";
 }
 
+def LeaveUntrainedPass : ModulePass<"leave-untrained"> {
+  let summary = "Makes parameters untrainable on which the loss does not depend";
+}
+
 def DifferentiatePass : ModulePass<"differentiate"> {
   let summary = "Reverse-mode differentiation: @forward becomes @train";
   let options = [Option<"microbatches", "microbatches", "int64_t", "1", "parts a batch is cut into">];

@@ -14,6 +14,7 @@ using namespace mlir;
 namespace cleave::passes {
 
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
+#define GEN_PASS_DEF_LEAVEUNTRAINEDPASS
 #include "passes/Passes.h.inc"
 
 static int64_t stageIn(Operation *op) {
@@ -220,15 +221,6 @@ void appendBackward(func::FuncOp function, Adjoints &adjoints, double staticCoun
     applyRule(op, adjoints);
 }
 
-/// A parameter without a gradient is not trained: the optimizer would let it decay, and move on by its momentum.
-void leaveUntrained(ModuleOp module, const llvm::StringSet<> &parameters) {
-  for (auto function : module.getOps<func::FuncOp>())
-    for (BlockArgument argument : function.getArguments())
-      if (ir::argumentKind(argument) == ir::SlotKind::Parameter &&
-          parameters.contains(ir::argumentText(argument, ir::attr::name)))
-        function.removeArgAttr(argument.getArgNumber(), ir::attr::trainable);
-}
-
 /// The argument that holds the loss scale; null if the module has none.
 Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
   std::optional<LossScale> scale = lossScaleOf(module);
@@ -244,24 +236,26 @@ Value lossScaleArgument(ModuleOp module, func::FuncOp function) {
   return function.getArgument(index);
 }
 
-/// Appends a result of kind Gradient for every trainable parameter that has one.
-void returnGradients(ModuleOp module, func::FuncOp function, Adjoints &adjoints) {
+/// The gradient of a parameter from which nothing is left between it and the loss.
+Value zeroGradient(BlockArgument parameter, Adjoints &adjoints) {
+  adjoints.e.setOrigin(parameter.use_empty() ? &parameter.getOwner()->front() : *parameter.user_begin());
+  adjoints.e.setAttribute(ir::attr::phase, "backward");
+  return adjoints.e.constantLike(parameter, 0);
+}
+
+/// Appends a result of kind Gradient for every trainable parameter.
+void returnGradients(func::FuncOp function, Adjoints &adjoints) {
   Operation *terminator = function.front().getTerminator();
   auto results = llvm::to_vector(terminator->getOperands());
   llvm::SmallVector<DictionaryAttr> attributes;
   for (unsigned i = 0; i < results.size(); ++i)
     attributes.push_back(function.getResultAttrDict(i));
   OpBuilder &b = adjoints.e.builder();
-  llvm::StringSet<> without;
   for (BlockArgument argument : function.getArguments()) {
     if (!isTrainable(function, argument.getArgNumber()))
       continue;
     Value gradient = adjoints.gradientOf(argument);
-    if (!gradient) {
-      without.insert(ir::argumentText(argument, ir::attr::name));
-      continue;
-    }
-    results.push_back(gradient);
+    results.push_back(gradient ? gradient : zeroGradient(argument, adjoints));
     attributes.push_back(b.getDictionaryAttr(
         {b.getNamedAttr(ir::attr::kind, ir::kindAttr(b, ir::SlotKind::Gradient)),
          b.getNamedAttr(ir::attr::name, function.getArgAttr(argument.getArgNumber(), ir::attr::name)),
@@ -270,7 +264,6 @@ void returnGradients(ModuleOp module, func::FuncOp function, Adjoints &adjoints)
   terminator->setOperands(results);
   function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
   function.setAllResultAttrs(attributes);
-  leaveUntrained(module, without);
 }
 
 struct DifferentiatePass : ThrowingPass<impl::DifferentiatePassBase<DifferentiatePass>> {
@@ -280,6 +273,10 @@ struct DifferentiatePass : ThrowingPass<impl::DifferentiatePassBase<Differentiat
     ir::requirePhase(getOperation(), "differentiate", ir::Phase::Traced);
     differentiate(getOperation(), microbatches);
   }
+};
+
+struct LeaveUntrainedPass : ThrowingPass<impl::LeaveUntrainedPassBase<LeaveUntrainedPass>> {
+  void work() override { leaveUntrained(getOperation()); }
 };
 
 } // namespace
@@ -304,6 +301,20 @@ std::vector<std::string> parametersWithoutGradient(func::FuncOp forward) {
   return names;
 }
 
+void leaveUntrained(ModuleOp module) {
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  if (!forward)
+    return;
+  llvm::StringSet<> without;
+  for (const std::string &name : parametersWithoutGradient(forward))
+    without.insert(name);
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (ir::argumentKind(argument) == ir::SlotKind::Parameter &&
+          without.contains(ir::argumentText(argument, ir::attr::name)))
+        function.removeArgAttr(argument.getArgNumber(), ir::attr::trainable);
+}
+
 void differentiate(ModuleOp module, int64_t microbatches) {
   auto function = module.lookupSymbol<func::FuncOp>("forward");
   if (!function)
@@ -319,7 +330,7 @@ void differentiate(ModuleOp module, int64_t microbatches) {
   int64_t staticCount = weight.getInt() * microbatches;
   Adjoints adjoints(builder, activeValues(function));
   appendBackward(function, adjoints, static_cast<double>(staticCount), weights, lossScaleArgument(module, function));
-  returnGradients(module, function, adjoints);
+  returnGradients(function, adjoints);
   function.setName("train");
   function->setAttr(ir::attr::staticCount, builder.getI64IntegerAttr(staticCount));
 }

@@ -2,8 +2,10 @@
 //
 // @train has @forward's arguments, ops and results, then the gradient ops in reverse order of the forward ops (so that
 // program order is a good schedule), then for every trainable parameter, in argument order, a result of kind "gradient"
-// with cleave.name = the parameter's name and cleave.trainable. A parameter that no gradient reaches has no such result
-// and is no longer trainable: as in PyTorch, whose optimizers skip it, it is not updated, decayed or moved by momentum.
+// with cleave.name = the parameter's name and cleave.trainable. The gradient is 0 if ops between the parameter and the
+// loss have been simplified away. What the loss does not depend on as the user wrote it is no longer trainable
+// (leaveUntrained, before any simplification): as in PyTorch, whose optimizers skip it, it is not updated, decayed or
+// moved by momentum.
 //
 // Gradient ops have the location, cleave.path and cleave.stage of the forward op and cleave.phase = "backward". A
 // cleave.add of several contributions has those of the op that produced the value (for parameters: of the
@@ -39,8 +41,12 @@ void differentiate(mlir::ModuleOp module, int64_t microbatches);
 /// The trainable parameters of @forward that no gradient of the loss reaches, in argument order.
 std::vector<std::string> parametersWithoutGradient(mlir::func::FuncOp forward);
 
+/// Makes these parameters untrainable in all functions.
+void leaveUntrained(mlir::ModuleOp module);
+
 // The pass and its options: passes/Passes.td.
 #define GEN_PASS_DECL_DIFFERENTIATEPASS
+#define GEN_PASS_DECL_LEAVEUNTRAINEDPASS
 #include "passes/Passes.h.inc"
 
 } // namespace cleave::passes

@@ -147,7 +147,11 @@ Decisions toStep(ModuleOp module, const CompileOptions &options) {
   ir::requirePhase(module, "compile", ir::Phase::Traced);
   if (options.data)
     checkInputs(module, *options.data);
-  phases.end("trace", module); // the model as it was traced
+  // The model as it was traced. What the user's code trains must not depend on what is simplified later.
+  if (trains)
+    phases.run("trace", module, createLeaveUntrainedPass());
+  else
+    phases.end("trace", module);
 
   // The choice of types comes first: it is made on the ops that the user wrote, and gradients follow from the casts.
   // The epilogues of libraries decide later which copies of parameters are worth keeping.

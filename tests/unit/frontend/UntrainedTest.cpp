@@ -114,6 +114,33 @@ TEST_CASE("only parameters with a gradient are trained, under any split and opti
     }
 }
 
+TEST_CASE("what is trained does not depend on what is simplified") {
+  struct Halves : Module {
+    Linear left{*this, "left", 2, 2, {.bias = false}}, right{*this, "right", 2, 2, {.bias = false}};
+    Halves() { right.weight.initialise(init::ones()); }
+    Tensor forward(Tensor x) { return chunk(concat({left(x), right(x)}, 1), 2, 1)[0]; } // of left alone
+  };
+  float value = 1, momentum = 0; // as torch.optim.SGD with a gradient of zero
+  for (int step = 0; step < 3; ++step)
+    momentum = 0.9f * momentum + 0.1f * value, value -= 0.01f * momentum;
+  for (const char *layout : {"nchw", "nhwc"})
+    for (const char *mesh : {"dp=1", "dp=2", "tp=2", "pp=2"}) {
+      INFO(layout << " " << mesh);
+      Folder folder;
+      Halves model;
+      TrainConfig config = configWith(Sgd{.lr = 0.01, .momentum = 0.9, .weightDecay = 0.1});
+      config.loss = mseLoss;
+      Trainer trainer(model, config);
+      RunOptions options{.mesh = mesh, .microbatches = 2, .steps = 3, .layout = layout};
+      CHECK(trainer.check(options).difference == "");
+      options.checkpoint = folder.path, options.quiet = true;
+      trainer.train(options);
+      const auto found = tensorsOf(folder.path);
+      for (const float each : found.at("right.weight"))
+        CHECK(each == Approx(value));
+    }
+}
+
 TEST_CASE("states of parameters that are no longer trained are not read") {
   struct Net : Module {
     Linear fc{*this, "fc", 2, 2}, more{*this, "more", 2, 2};

@@ -99,6 +99,7 @@ TEST_CASE("a parameter that no gradient reaches has none and is not trained", "[
   %loss = cleave.mul %d, %e : tensor<f32>)");
   const std::vector<std::string> without = {"idle", "stopped"};
   CHECK(passes::parametersWithoutGradient(llvm::cast<mlir::func::FuncOp>(module.function("forward"))) == without);
+  passes::leaveUntrained(module.module());
   passes::differentiate(module.module(), 1);
   REQUIRE(module.verify().empty());
   auto function = train(module);
@@ -106,6 +107,15 @@ TEST_CASE("a parameter that no gradient reaches has none and is not trained", "[
   CHECK(function.getResultAttrOfType<mlir::StringAttr>(1, ir::attr::name) == "a");
   for (unsigned i = 0; i < 3; ++i)
     CHECK((function.getArgAttr(i, ir::attr::trainable) != nullptr) == (i == 0));
+}
+
+TEST_CASE("a trainable parameter whose ops were simplified away has a gradient of zero", "[differentiate]") {
+  GraphModule module = forwardModule(parameter("a", "tensor<f32>") + ", " + parameter("idle", "tensor<2xf32>"),
+                                     "%loss = cleave.exp %a : tensor<f32>");
+  passes::differentiate(module.module(), 1);
+  REQUIRE(module.verify().empty());
+  const auto found = evaluate(module, "train", {{"parameter:a", {{}, {0}}}, {"parameter:idle", {{2}, {1, 2}}}});
+  CHECK(found.at("gradient:idle").data == std::vector<double>{0, 0});
 }
 
 TEST_CASE("contributions are added in the stage in which they arise", "[differentiate]") {
