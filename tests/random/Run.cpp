@@ -19,10 +19,10 @@
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/RankJob.h"
+#include "tests/random/Forward.h"
 #include "tests/random/Instance.h"
 #include "tests/random/InvalidIndex.h"
 #include "tests/random/Numbers.h"
-#include "tests/random/Predict.h"
 #include "tests/random/Reach.h"
 #include "tests/random/Refusals.h"
 #include "tests/random/Searched.h"
@@ -115,15 +115,24 @@ std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, con
   return {};
 }
 
-/// The same for the outputs alone, none of which may be added.
-std::string compareOutputs(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
-  ir::Slots outputs;
-  std::copy_if(expected.begin(), expected.end(), std::inserter(outputs, outputs.end()),
-               [](const auto &entry) { return entry.first.kind == ir::SlotKind::Output; });
-  if (outputs.size() != found.size())
-    return fmt::format("{} outputs, the graph has {}", found.size(), outputs.size());
-  return compareWhole(outputs, spread, found, equal);
+/// The same for the tensors alone for which `is` holds, none of which may be added.
+template <class Is>
+std::string compareOnly(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal, Is is) {
+  ir::Slots only;
+  std::copy_if(expected.begin(), expected.end(), std::inserter(only, only.end()),
+               [&](const auto &entry) { return is(entry.first); });
+  if (only.size() != found.size())
+    return fmt::format("{} values, the graph has {}", found.size(), only.size());
+  return compareWhole(only, spread, found, equal);
 }
+
+bool isOutput(const ir::SlotKey &key) { return key.kind == ir::SlotKind::Output; }
+bool isOfFirstBatch(const ir::SlotKey &key) { return key.kind == ir::SlotKind::Metric && ofGroup(key, firstBatch); }
+
+/// The plans without training.
+struct ForwardCases {
+  ForwardCase evaluation, prediction;
+};
 
 /// Runs the evaluation after the last step; adds its sums as group `firstBatch`.
 void evaluate(const Recipe &recipe, const partitioner::LocalPrograms &applied, const Whole &whole,
@@ -164,10 +173,10 @@ std::string compareRecomputed(const Whole &recomputed, const Whole &whole, ir::B
   return text;
 }
 
-/// Runs both training steps in double with one thread per rank, then an evaluation and a prediction. Returns the first
-/// difference and its step, or empty.
+/// Runs both training steps in double with one thread per rank, then an evaluation, and the plans without training.
+/// Returns the first difference and its step, or empty.
 std::string runDistributed(const Recipe &recipe, const partitioner::LocalPrograms &applied,
-                           const PredictionCase &prediction, const Whole &whole, ir::Bounds &reference,
+                           const ForwardCases &forward, const Whole &whole, ir::Bounds &reference,
                            const std::vector<bool> &exact) {
   const ir::DistributedProgram program = programOf(applied);
   ir::RoundingScope scope({ir::Rounding::Kind::None});
@@ -188,15 +197,24 @@ std::string runDistributed(const Recipe &recipe, const partitioner::LocalProgram
       for (const auto &[key, tensor] : rank)
         if (key.kind == ir::SlotKind::Metric)
           found.try_emplace(key, tensor);
+    ir::Slots sums; // of the plan that only evaluates
     if (at == trainingSteps) {
+      const ir::Slots state = found;
       evaluate(recipe, applied, whole, slots, found);
-      found.merge(prediction.interpreted(whole, found));
+      sums = forward.evaluation.interpreted(whole, state);
+      found.merge(forward.prediction.interpreted(whole, state));
     }
     const size_t s = static_cast<size_t>(at - 1);
-    std::string text = compareWhole(reference.exact[s], reference.spread[s], found, exact[s]);
+    const auto compare = [&](bool equal) {
+      std::string text = compareWhole(reference.exact[s], reference.spread[s], found, equal);
+      if (text.empty() && at == trainingSteps)
+        text = compareOnly(reference.exact[s], reference.spread[s], sums, equal, isOfFirstBatch);
+      return text;
+    };
+    std::string text = compare(exact[s]);
     if (!text.empty() && !exact[s]) { // try again with more samples of noise
       reference.widenOfDouble([&] { return whole.run(); });
-      text = compareWhole(reference.exact[s], reference.spread[s], found, false);
+      text = compare(false);
     }
     if (!text.empty())
       return fmt::format("after step {}: {}", at, text);
@@ -249,23 +267,26 @@ std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
   return count == sums.counts.end() ? std::nullopt : std::optional(count->second);
 }
 
-/// Describes the first difference between the ranks' pieces or sums and the reference; empty if there is none.
-/// `evaluated`: sums of the evaluation after the last step.
-std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces,
-                          const LossSums &sums, const LossSums &evaluated, bool equal) {
+/// Describes the first difference between sums and the reference; empty if there is none. `evaluated`: sums of the
+/// evaluation after the last step.
+std::string compareSums(const ir::Slots &expected, const ir::Slots &spread, const LossSums &sums,
+                        const LossSums &evaluated, bool equal) {
   for (const auto &[key, tensor] : expected) {
     const std::string name = nameInGroup(key);
-    if (ofGroup(key, firstBatch) && expected.count(groupKey(everySample, name)))
+    if (key.kind != ir::SlotKind::Metric || (ofGroup(key, firstBatch) && expected.count(groupKey(everySample, name))))
       continue;
-    if (key.kind == ir::SlotKind::Output) // of a program of its own
+    if (const std::optional<double> got = sumNamed(name == key.name ? sums : evaluated, name))
+      if (std::string text = difference(key, tensor, &spread.at(key), {0}, {*got}, equal); !text.empty())
+        return text;
+  }
+  return {};
+}
+
+/// The same for what the ranks hold.
+std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces, bool equal) {
+  for (const auto &[key, tensor] : expected) {
+    if (key.kind == ir::SlotKind::Output || key.kind == ir::SlotKind::Metric)
       continue;
-    if (key.kind == ir::SlotKind::Metric) {
-      const std::optional<double> got = sumNamed(name == key.name ? sums : evaluated, name);
-      if (got)
-        if (std::string text = difference(key, tensor, &spread.at(key), {0}, {*got}, equal); !text.empty())
-          return text;
-      continue;
-    }
     const auto found = pieces.find(key);
     if (found == pieces.end()) {
       if (key.kind == ir::SlotKind::Gradient)
@@ -295,13 +316,16 @@ struct TemporaryFolder {
   }
 };
 
-/// Runs the plan of the training, and the plan of the prediction on its checkpoint.
-std::string execute(const std::shared_ptr<const PlanFile> &file, const PredictionCase &prediction, const Recipe &recipe,
+/// Runs the plan of the training, and the plans without training on its checkpoint.
+std::string execute(const std::shared_ptr<const PlanFile> &file, const ForwardCases &forward, const Recipe &recipe,
                     const HashedData &data, const Whole &whole, ir::Bounds &reference, const std::vector<bool> &exact) {
   const plan::Plan &plan = file->plan();
   LocalWorld world(plan.ranks()->size());
   SampleOrder order(data.samples(Split::Train), runSeed);
   const ir::Slots beginning = whole.beginning();
+  // Where evaluation combines samples, its batches must be whole (requireWholeBatches).
+  const bool evaluates =
+      (!plan.eval_mixes() && !whole.drawsInEvaluation()) || recipe.evalSamples == recipe.evalBatch;
   std::string difference;
   Pieces pieces;
   std::mutex mutex;
@@ -356,14 +380,12 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
             std::lock_guard lock(mutex);
             pieces[key].push_back(std::move(piece));
           });
-      // Where evaluation combines samples, its batches must be whole (requireWholeBatches).
-      const bool evaluates = step == trainingSteps && ((!plan.eval_mixes() && !whole.drawsInEvaluation()) ||
-                                                       recipe.evalSamples == recipe.evalBatch);
-      const LossSums evaluated = evaluates ? job.evaluate(step) : LossSums();
+      const LossSums evaluated = evaluates && step == trainingSteps ? job.evaluate(step) : LossSums();
       world[rank].barrier();
       if (rank == 0) {
         compare(step, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
-          return comparePieces(expected, spread, pieces, sums, evaluated, equal);
+          const std::string text = comparePieces(expected, spread, pieces, equal);
+          return text.empty() ? compareSums(expected, spread, sums, evaluated, equal) : text;
         });
         pieces.clear();
       }
@@ -386,9 +408,13 @@ std::string execute(const std::shared_ptr<const PlanFile> &file, const Predictio
   });
   if (!difference.empty())
     return difference;
-  const ir::Slots outputs = prediction.executed(data, whole.predictedSamples(), checkpoint.path);
+  const ir::Slots outputs = forward.prediction.predicted(data, whole.predictedSamples(), checkpoint.path);
   compare(trainingSteps, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
-    return compareOutputs(expected, spread, outputs, equal);
+    return compareOnly(expected, spread, outputs, equal, isOutput);
+  });
+  const LossSums sums = evaluates ? forward.evaluation.evaluated(data, checkpoint.path) : LossSums();
+  compare(trainingSteps, [&](const ir::Slots &expected, const ir::Slots &spread, bool equal) {
+    return compareSums(expected, spread, {}, sums, equal);
   });
   return difference;
 }
@@ -487,7 +513,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   const HashedData &data = static_cast<HashedData &>(*std::get<std::shared_ptr<Dataset>>(config.data));
   std::optional<GraphModule> model; // declared first: `applied` uses its context
   std::optional<partitioner::LocalPrograms> applied;
-  std::optional<PredictionCase> prediction;
+  std::optional<ForwardCases> forward;
   passes::CompileOptions options;
   try {
     const ResolvedOptions job = optionsOf(recipe, config);
@@ -498,12 +524,13 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
     return refusedOrFailed(recipe, error);
   }
   try {
-    prediction.emplace(recipe, config, settings.execute);
+    forward.emplace(ForwardCases{{recipe, config, passes::Purpose::Evaluation, settings.execute},
+                                 {recipe, config, passes::Purpose::Prediction, settings.execute}});
   } catch (const Error &error) {
     // Training does not have the values that the loss does not read, nor their marks.
     if (error.status == Status::User && std::string(error.what()).find("elements cannot be split") != std::string::npos)
       return verdict(Verdict::Refused, unreadMark, error.what());
-    return failed("the prediction is refused: " + kindOf(error.what()), error.what());
+    return failed("an evaluation or prediction is refused: " + kindOf(error.what()), error.what());
   }
   if (const std::string text = differenceGivenBack(*applied, recipe, config, options); !text.empty())
     return failed("the plan's strategy, given back, is another", text);
@@ -546,7 +573,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
       return failed("the graph with recomputation and noise differs from the graph", text);
   }
   try {
-    if (const std::string text = runDistributed(recipe, *applied, *prediction, whole, inDouble, exact); !text.empty())
+    if (const std::string text = runDistributed(recipe, *applied, *forward, whole, inDouble, exact); !text.empty())
       return failed("interpreted ranks differ from the graph" + lacking(text), text);
   } catch (const Error &error) {
     return failed("interpreted ranks: " + kindOf(error.what()), error.what());
@@ -560,11 +587,12 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   if (const std::vector<std::string> errors = checkPlan(file->plan()); !errors.empty())
     return failed("the checker refuses the plan: " + kindOf(errors[0]), fmt::format("{}", fmt::join(errors, "\n")));
   try {
-    if (const std::vector<std::string> errors = prediction->defects(); !errors.empty())
-      return failed("the checker refuses the prediction: " + kindOf(errors[0]),
-                    fmt::format("{}", fmt::join(errors, "\n")));
+    for (ForwardCase *one : {&forward->evaluation, &forward->prediction})
+      if (const std::vector<std::string> errors = one->defects(); !errors.empty())
+        return failed("the checker refuses a plan without training: " + kindOf(errors[0]),
+                      fmt::format("{}", fmt::join(errors, "\n")));
   } catch (const Error &error) {
-    return failed("export of the prediction: " + kindOf(error.what()), error.what());
+    return failed("export of a plan without training: " + kindOf(error.what()), error.what());
   }
   if (!settings.execute)
     return result;
@@ -575,7 +603,7 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   // of nearly equal elements.
   ir::Bounds inTypes = inDouble.inTypes({.addends = whole.sums()});
   try {
-    const std::string text = execute(file, *prediction, recipe, data, whole, inTypes, exact);
+    const std::string text = execute(file, *forward, recipe, data, whole, inTypes, exact);
     // Sums with very large numbers lose small addends, in one order of additions and not in another.
     result.unbounded = !text.empty() && inDouble.largest > 0x1p24;
     if (!text.empty() && !result.unbounded)
