@@ -243,9 +243,8 @@ partitioner::Cluster assumedCluster(int64_t devices) {
 /// This machine's device for a plan of so many ranks; nullopt if it has none of this kind.
 std::optional<partitioner::DeviceHere> deviceHere(Target::Kind kind, int64_t ranks) {
   if (kind == Target::Kind::Cpu) {
-    const long here = ranksAreProcesses() ? launched().here : 0;
-    return partitioner::DeviceHere{
-        .name = "this machine", .kind = kind, .bytes = machineMemory(), .ranks = here > 0 ? here : ranks};
+    const int64_t here = ranksAreProcesses() ? std::max(1l, launched().here) : ranks; // at least this one
+    return partitioner::DeviceHere{.name = "this machine", .kind = kind, .bytes = machineMemory(), .ranks = here};
   }
   const std::optional<CudaDevices> found = cudaDevices();
   if (!found)

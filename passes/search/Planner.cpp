@@ -51,7 +51,7 @@ struct Attempt {
 
 Attempt attempt(GraphModule model, CompileOptions options, const Devices &devices) {
   Attempt made;
-  if (devices.cluster && isOpen(options.strategy))
+  if (devices.cluster && options.purpose == Purpose::Training && isOpen(options.strategy))
     try {
       options.strategy = searchSchedule(model, options, *devices.cluster);
     } catch (const Error &error) {
@@ -132,7 +132,14 @@ void improveSchedule(FoundStrategy &found, const Trace &trace, const PlanRequest
   if (open.strategy.originOf("stages") == "search")
     open.strategy.stages.clear();
   const int64_t microbatches = found.strategy.microbatches;
-  Attempt made = attempt(trace(request.batch / microbatches, request.evalBatch / microbatches), open, devices);
+  Attempt made;
+  try {
+    made = attempt(trace(request.batch / microbatches, request.evalBatch / microbatches), open, devices);
+  } catch (const Error &error) {
+    if (error.status != Status::User) // the model cannot be cut so
+      throw;
+    return;
+  }
   ++record->compiled;
   if (!made.problem.empty())
     return;
