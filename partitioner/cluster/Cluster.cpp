@@ -82,6 +82,14 @@ GroupRings NodeGroup::rings(std::span<const uint32_t> members) const {
   return {.gbPerS = doublings < wiring->groupGbPerS.size() ? wiring->groupGbPerS[doublings] : inside->gbPerS};
 }
 
+void NodeGroup::takeRateOfWires() {
+  if (!wiring || wiring->matrix.empty())
+    return;
+  std::vector<uint32_t> all(wiring->matrix.size());
+  std::iota(all.begin(), all.end(), 0);
+  inside->gbPerS = rings(all).gbPerS;
+}
+
 double NodeGroup::pairGbPerS(uint32_t from, uint32_t to) const {
   if (!wiring)
     return inside->gbPerS;
@@ -311,9 +319,8 @@ private:
       throw userError(fmt::format("{}: {}.link_gb_per_s is for links, which the table lacks", at(file, *rates), what));
     if (matrix) {
       made.wiring = wiring(*matrix, required(what, given, "link_gb_per_s"), made.devicesPerNode());
-      std::vector<uint32_t> all(made.wiring->matrix.size());
-      std::iota(all.begin(), all.end(), 0);
-      made.inside = Link{made.rings(all).gbPerS, latency};
+      made.inside = Link{.latencyUs = latency};
+      made.takeRateOfWires();
       return;
     }
     made.inside = Link{number(what + ".gb_per_s", required(what, given, "gb_per_s")), latency};

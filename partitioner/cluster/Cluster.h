@@ -114,6 +114,8 @@ struct NodeGroup {
   int64_t devicesPerNode() const;
   /// The rings of a group of at least two different devices of the node.
   GroupRings rings(std::span<const uint32_t> members) const;
+  /// Takes the rate of a group of all devices from `wiring`, if that has a matrix of links.
+  void takeRateOfWires();
   /// 1e9 bytes a second from one device to another.
   double pairGbPerS(uint32_t from, uint32_t to) const;
   bool operator==(const NodeGroup &) const = default;

@@ -67,7 +67,10 @@ void addLinks(const Cluster &cluster, size_t index, std::vector<FileConstant> &a
   for (size_t kind = 0; kind < wireKindCount; ++kind)
     if (group.wiring->wireGbPerS[kind] > 0)
       add(fmt::format("link_gb_per_s.{}", wireNames()[kind]), group.wiring->wireGbPerS[kind],
-          [=](Cluster &c, double value) { c.nodes[index].wiring->wireGbPerS[kind] = value; });
+          [=](Cluster &c, double value) {
+            c.nodes[index].wiring->wireGbPerS[kind] = value;
+            c.nodes[index].takeRateOfWires();
+          });
 }
 
 } // namespace

@@ -92,35 +92,52 @@ PlanGroup groupOf(const Decisions &all, int64_t batch) {
   return {splitOf(all, batch), all.mesh.size(AxisRole::Pipeline), all.microbatches, all.mesh.order};
 }
 
-/// Adds `split` with all values of the decisions from `at` on.
-static void addGroups(const SpaceRequest &request, const Decisions &pinned, size_t at, PlanGroup group,
-                      std::vector<PlanGroup> &groups) {
-  if (at == decisionTable().size()) {
-    groups.push_back(group);
-    return;
+namespace {
+
+/// The values of a decision that a search tries on a mesh.
+struct TriedRow {
+  const TriedValues *tried;
+  std::vector<int64_t> values;
+};
+
+std::vector<TriedRow> rowsOn(const SpaceRequest &request, const Decisions &pinned, const Mesh &mesh) {
+  std::vector<TriedRow> rows;
+  for (const DecisionRow &row : decisionTable()) {
+    if (!row.tried)
+      continue;
+    TriedRow &tries = rows.emplace_back(TriedRow{row.tried, {}});
+    const RowState state = stateOf(row, request.pins, true);
+    if (!row.isFree(mesh))
+      tries.values = {row.tried->of(Decisions())};
+    else if (state != RowState::Open)
+      tries.values = {row.tried->of(pinned)};
+    else
+      for (int64_t value = 0; value < row.tried->count; ++value)
+        tries.values.push_back(value);
   }
-  const DecisionRow &row = decisionTable()[at];
-  const auto with = [&](int64_t value) {
-    if (row.tried)
-      row.tried->choose(group.split, value);
-    addGroups(request, pinned, at + 1, group, groups);
-  };
-  if (!row.tried || !row.isFree(group.mesh()))
-    with(row.tried ? row.tried->of(Decisions()) : 0);
-  else if (!row.open(request.pins))
-    with(row.tried->of(pinned));
-  else
-    for (int64_t value = 0; value < row.tried->count; ++value)
-      with(value);
+  return rows;
 }
+
+/// Adds the group with all values of the rows from `at` on.
+void addGroups(const std::vector<TriedRow> &rows, size_t at, PlanGroup group, std::vector<PlanGroup> &groups) {
+  if (at == rows.size())
+    return groups.push_back(group);
+  for (const int64_t value : rows[at].values) {
+    rows[at].tried->choose(group.split, value);
+    addGroups(rows, at + 1, group, groups);
+  }
+}
+
+} // namespace
 
 std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
   const Decisions pinned = request.pins.decided();
   std::vector<PlanGroup> groups;
   for (const Mesh &mesh : meshesOf(request)) {
     const int64_t data = mesh.size(AxisRole::Data);
+    const std::vector<TriedRow> rows = rowsOn(request, pinned, mesh);
     for (const int64_t microbatches : microbatchesOf(request, data))
-      addGroups(request, pinned, 0,
+      addGroups(rows, 0,
                 {{.data = data, .tensor = mesh.size(AxisRole::Tensor), .rows = request.batch / microbatches},
                  mesh.size(AxisRole::Pipeline),
                  microbatches,

@@ -548,7 +548,8 @@ Result judge(const Recipe &recipe, const RunSettings &settings) {
   ir::Bounds inDouble = ir::Bounds::ofDouble([&] { return whole.run(); }, 3, recipe.layout == "nhwc" && recipe.winograd() != "never");
   if (const std::string text = trainedWithoutUse(plain, whole.beginning(), inDouble.exact); !text.empty())
     return failed("the graph trains a parameter that the loss does not use", text);
-  bool exactOps = lossKind(recipe.loss).exact && recipe.precision == "fp32" &&
+  // The gradients of several terms are divided by their weights on the way.
+  bool exactOps = lossKind(recipe.loss).exact && recipe.targets() == 1 && recipe.precision == "fp32" &&
                   (recipe.optimizer == "sgd" || recipe.optimizer == "momentum") && recipe.clipNorm == 0;
   for (const Class &cls : recipe.classes) {
     for (const Node &node : cls.body.nodes)
