@@ -28,7 +28,7 @@ def Cleave_Dialect : Dialect {
       input whose values are read as indices has `cleave.indices`.
     - `@eval`: the same model traced for inference; results "loss", "weight", "correct", "invalid".
     - `@train`: `@forward` after differentiation: its results and, for every trainable parameter, a result of kind
-      "gradient" with the parameter's name. A parameter that no gradient of the loss reaches is no longer trainable.
+      "gradient" with the parameter's name. A parameter on which the traced loss does not depend is no longer trainable.
     - `@update`: the optimizer as graph ops: arguments "parameter", "gradient", "state" (named "<parameter>.<slot>"),
       "scalar" ("lr", "step": `tensor<f32>`), "metric" ("weight": `tensor<f32>`); results "parameter" and "state".
 
