@@ -19,6 +19,7 @@
 #include "runtime/plan/check/Check.h"
 #include "runtime/plan/plan_generated.h"
 #include "runtime/session/RankJob.h"
+#include "tests/random/Compare.h"
 #include "tests/random/Forward.h"
 #include "tests/random/Instance.h"
 #include "tests/random/InvalidIndex.h"
@@ -91,43 +92,6 @@ ir::DistributedProgram programOf(const partitioner::LocalPrograms &applied, bool
 }
 
 namespace {
-
-/// Describes the first tensor that is missing in `found` or differs from the reference; empty if there is none.
-std::string compareWhole(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal) {
-  for (const auto &[key, tensor] : expected) {
-    const auto got = found.find(key);
-    if (ofGroup(key, everySample))
-      continue;
-    if (got == found.end()) {
-      if (key.kind == ir::SlotKind::Gradient)
-        continue; // freed after the update
-      return fmt::format("{} {} is nowhere", text(key.kind), key.name);
-    }
-    if (got->second.shape != tensor.shape)
-      return fmt::format("{} {} has another shape", text(key.kind), key.name);
-    std::vector<int64_t> all(tensor.values.size());
-    for (size_t i = 0; i < all.size(); ++i)
-      all[i] = static_cast<int64_t>(i);
-    const std::string text = difference(key, tensor, &spread.at(key), all, got->second.values, equal);
-    if (!text.empty())
-      return text;
-  }
-  return {};
-}
-
-/// The same for the tensors alone for which `is` holds, none of which may be added.
-template <class Is>
-std::string compareOnly(const ir::Slots &expected, const ir::Slots &spread, const ir::Slots &found, bool equal, Is is) {
-  ir::Slots only;
-  std::copy_if(expected.begin(), expected.end(), std::inserter(only, only.end()),
-               [&](const auto &entry) { return is(entry.first); });
-  if (only.size() != found.size())
-    return fmt::format("{} values, the graph has {}", found.size(), only.size());
-  return compareWhole(only, spread, found, equal);
-}
-
-bool isOutput(const ir::SlotKey &key) { return key.kind == ir::SlotKind::Output; }
-bool isOfFirstBatch(const ir::SlotKey &key) { return key.kind == ir::SlotKind::Metric && ofGroup(key, firstBatch); }
 
 /// The plans without training.
 struct ForwardCases {
@@ -247,64 +211,6 @@ template <class F> void forEachPiece(const plan::Plan &plan, Executor &executor,
       }
     fn(ir::SlotKey{kind, tensor.name()->str()}, s, slot, globals, locals);
   }
-}
-
-struct HeldPiece {
-  unsigned rank;
-  std::vector<int64_t> indices;
-  std::vector<double> values;
-};
-using Pieces = std::map<ir::SlotKey, std::vector<HeldPiece>>;
-
-/// A metric by name: "loss", "weight.1", "correct", "correct.5"; nullopt for others.
-std::optional<double> sumNamed(const LossSums &sums, const std::string &name) {
-  if (sums.terms.empty()) // nothing was evaluated
-    return std::nullopt;
-  for (size_t i = 0; i < sums.terms.size(); ++i)
-    if (const auto [sum, weight] = namesOfTerm(i); name == sum || name == weight)
-      return name == sum ? sums.terms[i].sum : sums.terms[i].weight;
-  const auto count = sums.counts.find(name);
-  return count == sums.counts.end() ? std::nullopt : std::optional(count->second);
-}
-
-/// Describes the first difference between sums and the reference; empty if there is none. `evaluated`: sums of the
-/// evaluation after the last step.
-std::string compareSums(const ir::Slots &expected, const ir::Slots &spread, const LossSums &sums,
-                        const LossSums &evaluated, bool equal) {
-  for (const auto &[key, tensor] : expected) {
-    const std::string name = nameInGroup(key);
-    if (key.kind != ir::SlotKind::Metric || (ofGroup(key, firstBatch) && expected.count(groupKey(everySample, name))))
-      continue;
-    if (const std::optional<double> got = sumNamed(name == key.name ? sums : evaluated, name))
-      if (std::string text = difference(key, tensor, &spread.at(key), {0}, {*got}, equal); !text.empty())
-        return text;
-  }
-  return {};
-}
-
-/// The same for what the ranks hold.
-std::string comparePieces(const ir::Slots &expected, const ir::Slots &spread, const Pieces &pieces, bool equal) {
-  for (const auto &[key, tensor] : expected) {
-    if (key.kind == ir::SlotKind::Output || key.kind == ir::SlotKind::Metric)
-      continue;
-    const auto found = pieces.find(key);
-    if (found == pieces.end()) {
-      if (key.kind == ir::SlotKind::Gradient)
-        continue;
-      return fmt::format("{} {} is on no rank", text(key.kind), key.name);
-    }
-    std::vector<bool> held(tensor.values.size());
-    for (const HeldPiece &piece : found->second) {
-      for (const int64_t index : piece.indices)
-        held[static_cast<size_t>(index)] = true;
-      if (std::string text = difference(key, tensor, &spread.at(key), piece.indices, piece.values, equal);
-          !text.empty())
-        return fmt::format("rank {}: {}", piece.rank, text);
-    }
-    if (std::find(held.begin(), held.end(), false) != held.end())
-      return fmt::format("no rank holds all of {} {}", text(key.kind), key.name);
-  }
-  return {};
 }
 
 /// A folder that is removed at the end.
