@@ -134,7 +134,7 @@ private:
   std::vector<std::string> patternsOf(const std::string &path) const {
     const std::string layer = request.layerOf(path);
     const auto found = places.find(layer);
-    if (found == places.end())
+    if (found == places.end() || !path.starts_with(layer)) // the loss belongs to the last layer for its costs alone
       return {path};
     const int kind = kinds[static_cast<size_t>(found->second.first)];
     const std::string rest = path.substr(layer.size()), list = layer.substr(0, layer.rfind('.'));
