@@ -240,26 +240,14 @@ partitioner::Cluster assumedCluster(int64_t devices) {
   return cluster;
 }
 
-/// This machine's device for a plan of so many ranks; nullopt if it has none of this kind.
-std::optional<partitioner::DeviceHere> deviceHere(Target::Kind kind, int64_t ranks) {
-  if (kind == Target::Kind::Cpu) {
-    const int64_t here = ranksAreProcesses() ? std::max(1l, launched().here) : ranks; // at least this one
-    return partitioner::DeviceHere{.name = "this machine", .kind = kind, .bytes = machineMemory(), .ranks = here};
-  }
-  const std::optional<CudaDevices> found = cudaDevices();
-  if (!found)
-    return std::nullopt;
-  return partitioner::DeviceHere{.name = found->name, .kind = kind, .bytes = found->bytes};
-}
-
 /// What a plan is made for where no cluster file says it: this machine's GPUs; for a search on processors, assumed
 /// ones. Of these only the memory is known, and only if they are this machine's.
-std::optional<partitioner::Cluster> chooseDevices(ResolvedOptions &resolved, RunsOn place) {
+std::optional<partitioner::Cluster> chooseDevices(ResolvedOptions &resolved, RunsOn place,
+                                                  const std::optional<CudaDevices> &gpus) {
   constexpr double unknown = 1ll << 50; // bytes, more than any plan needs
   const int64_t ranks = resolved.toSearch ? resolved.toSearch->devices : resolved.strategy.mesh.ranks();
   const bool searches = resolved.toSearch && resolved.purpose == passes::Purpose::Training;
   if (resolved.backend == Target::Kind::Cuda && (searches || place == RunsOn::ThisMachine)) {
-    const std::optional<CudaDevices> gpus = cudaDevices();
     auto cluster = gpus ? partitioner::clusterOfGpus(gpus->name, gpus->bytes, gpus->count) : std::nullopt;
     if (cluster && ranks <= gpus->count)
       return cluster;
@@ -270,8 +258,11 @@ std::optional<partitioner::Cluster> chooseDevices(ResolvedOptions &resolved, Run
                                   : cluster ? fmt::format("{} of {} GPUs", gpus->count, ranks)
                                             : fmt::format("\"{}\", whose rates are not known", gpus->name)));
   }
-  if (place == RunsOn::ThisMachine)
-    resolved.device = deviceHere(resolved.backend, ranks);
+  if (place == RunsOn::ThisMachine && resolved.backend == Target::Kind::Cpu) {
+    const int64_t here = ranksAreProcesses() ? std::max(1l, launched().here) : ranks; // at least this one
+    resolved.device = {.name = "this machine", .kind = Target::Kind::Cpu, .bytes = machineMemory(), .ranks = here};
+  } else if (place == RunsOn::ThisMachine && gpus)
+    resolved.device = {.name = gpus->name, .kind = Target::Kind::Cuda, .bytes = gpus->bytes};
   else if (searches)
     resolved.device = {.name = "any machine", .kind = resolved.backend, .bytes = unknown};
   return searches ? std::optional(assumedCluster(ranks)) : std::nullopt;
@@ -383,6 +374,11 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.backend = chooseBackend(options, cluster);
   if (!options.target.empty())
     resolved.target = Target::parse(options.target, resolved.backend);
+  // Asked once: that takes a context of the device.
+  const std::optional<CudaDevices> gpus =
+      resolved.backend == Target::Kind::Cuda && (!resolved.target || !cluster) ? cudaDevices() : std::nullopt;
+  if (gpus && !resolved.target)
+    resolved.target = gpus->target;
   resolved.precision =
       Precision::parse({options.precision, options.optLevel, options.lossScale, options.reduceDtype}, resolved.backend);
   resolved.channelsLast = chooseChannelsLast(resolved, options);
@@ -396,7 +392,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.toSearch = chooseSearch(options, purpose, cluster);
   resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
   if (!cluster)
-    if ((cluster = chooseDevices(resolved, place)))
+    if ((cluster = chooseDevices(resolved, place, gpus)))
       resolved.cluster = cluster->toToml();
   if (options.scatterGather == "auto") { // whatever a file says
     resolved.strategy.scatterGather.reset(), resolved.strategy.origins.erase("scatter_gather");

@@ -172,9 +172,6 @@ ResolvedOptions Trainer::Impl::resolve(RunOptions options, RunsOn place, passes:
     takeTransforms(trained->data, *data);
     resolved.data = std::move(data);
   }
-  if (resolved.backend == Target::Kind::Cuda && !resolved.target)
-    if (const auto gpus = cudaDevices())
-      resolved.target = gpus->target;
   return resolved;
 }
 
