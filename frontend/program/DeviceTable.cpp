@@ -47,9 +47,9 @@ struct Row {
 };
 
 std::string strategyLine(const plan::Plan &plan, const PlanSummary &summary) {
-  std::string line = summary.ranks > 1 ? ranksText(summary.dp, summary.tp, summary.pp) : "1 rank";
+  std::string line = summary.ranks > 1 ? ranksText(summary.mesh) : "1 rank";
   line.erase(0, summary.ranks > 1 ? line.find("= ") + 2 : 0);
-  if (summary.pp > 1)
+  if (summary.mesh.size(AxisRole::Pipeline) > 1)
     line += ", " + summary.schedule;
   if (summary.microbatches > 1)
     line += fmt::format(", {} microbatches", summary.microbatches);

@@ -15,15 +15,6 @@
 
 namespace cleave {
 
-std::string meshOf(const plan::Plan &plan) {
-  std::string mesh;
-  if (plan.mesh())
-    for (const uint32_t a : axisOrder(plan))
-      mesh += fmt::format("{}{}={}", mesh.empty() ? "" : "/", text(plan.mesh()->Get(a)->name()),
-                          plan.mesh()->Get(a)->size());
-  return mesh.empty() ? mesh : partitioner::meshText(partitioner::parseMesh(mesh));
-}
-
 plan::TrainingT trainingOf(const plan::Plan &plan) {
   plan::TrainingT training;
   if (plan.training())
@@ -56,7 +47,7 @@ Planned precision(std::string RunOptions::*field, std::string Precision::Words::
 }
 
 std::optional<std::string> otherMesh(const plan::Plan &plan, const RunOptions &given) {
-  const std::string found = meshOf(plan);
+  const std::string found = partitioner::meshText(meshOf(plan));
   return partitioner::meshText(partitioner::parseMesh(given.mesh)) == found ? std::nullopt : std::optional(found);
 }
 

@@ -7,8 +7,7 @@ namespace cleave {
 
 const std::vector<Option> &programOptions();
 
-/// The mesh of a plan as --mesh gives it, and its training.
-std::string meshOf(const plan::Plan &plan);
+/// The training of a plan.
 plan::TrainingT trainingOf(const plan::Plan &plan);
 
 } // namespace cleave

@@ -6,9 +6,9 @@
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cluster/KnownGpus.h"
+#include "partitioner/cost/ScatterGather.h"
 #include "partitioner/schedule/Named.h"
 #include "partitioner/strategy/DecisionTable.h"
-#include "partitioner/strategy/SlicedMessages.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/MachineMemory.h"
@@ -400,7 +400,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
       resolved.toSearch->pins.scatterGather.reset(), resolved.toSearch->pins.origins.erase("scatter_gather");
   }
   if (cluster && !resolved.toSearch && !resolved.strategy.scatterGather)
-    resolved.strategy.scatterGather = partitioner::slicedMessageBytes(*cluster, resolved.strategy.mesh);
+    resolved.strategy.scatterGather = partitioner::scatterGatherBytes(*cluster, resolved.strategy.mesh);
   chooseBatches(resolved, config, options);
   if (config.learningRateBatch > 0 && !options.lr && config.optimizer.index() == resolved.config.optimizer.index())
     std::visit([&](auto &o) { o.lr *= double(resolved.batch) / double(config.learningRateBatch); },

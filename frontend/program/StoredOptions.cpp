@@ -95,7 +95,7 @@ void takeTransforms(const std::string &stored, plan::DataT &data) {
 
 void takeFromPlan(const PlanFile &file, RunOptions &options) {
   const plan::Plan &plan = file.plan();
-  options.mesh = meshOf(plan);
+  options.mesh = partitioner::meshText(meshOf(plan));
   options.batch = plan.batch();
   options.evalBatch = evalBatchOf(plan);
   options.microbatches = plan.microbatches();

@@ -3,7 +3,7 @@
 #include "frontend/trace/Diagnose.h"
 #include "frontend/trace/Indices.h"
 #include "frontend/trace/Trace.h"
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -240,7 +240,7 @@ static bool knownEntry(const std::string &entry) {
   for (size_t at = 0;; ++at) {
     const size_t plus = entry.find('+', at);
     const std::string axis = entry.substr(at, plus - at);
-    if (roleOf(axis) != AxisRole::Data && roleOf(axis) != AxisRole::Tensor)
+    if (!splitsTensors(axis))
       return false;
     if (plus == std::string::npos)
       return true;

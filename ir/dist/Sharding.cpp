@@ -1,4 +1,4 @@
-// Meshes and shardings: sizes of shares, and the text form.
+// Shardings: sizes of shares, and the text form.
 #include "ir/dist/Sharding.h"
 
 #include <algorithm>
@@ -7,66 +7,6 @@
 #include <numeric>
 
 namespace cleave {
-
-int64_t Mesh::size(const std::string &axis) const {
-  for (const MeshAxis &a : axes)
-    if (a.name == axis)
-      return a.size;
-  return 1;
-}
-
-int64_t Mesh::size(const std::vector<std::string> &names) const {
-  int64_t product = 1;
-  for (const std::string &name : names)
-    product *= size(name);
-  return product;
-}
-
-int64_t Mesh::ranks() const {
-  int64_t product = 1;
-  for (const MeshAxis &a : axes)
-    product *= a.size;
-  return product;
-}
-
-// Axes from slowest to fastest. Missing axes count as size 1; unknown axes would come first.
-static std::vector<size_t> rankOrder(const Mesh &mesh) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < mesh.axes.size(); ++i)
-    order.push_back(i);
-  const auto place = [&](size_t axis) {
-    const std::optional<AxisRole> role = mesh.axes[axis].role();
-    return role ? std::find(mesh.order.begin(), mesh.order.end(), *role) - mesh.order.begin() : -1;
-  };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
-  return order;
-}
-
-std::vector<int64_t> Mesh::coords(int64_t rank) const {
-  std::vector<int64_t> result(axes.size());
-  std::vector<size_t> order = rankOrder(*this);
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    result[*it] = rank % axes[*it].size;
-    rank /= axes[*it].size;
-  }
-  return result;
-}
-
-int64_t Mesh::rank(const std::vector<int64_t> &coords) const {
-  int64_t result = 0;
-  for (size_t i : rankOrder(*this))
-    result = result * axes[i].size + coords[i];
-  return result;
-}
-
-int64_t Mesh::linear(const std::vector<std::string> &names, const std::vector<int64_t> &coords) const {
-  int64_t result = 0;
-  for (const std::string &name : names)
-    for (size_t i = 0; i < axes.size(); ++i)
-      if (axes[i].name == name)
-        result = result * axes[i].size + coords[i];
-  return result;
-}
 
 int64_t shareSize(int64_t size, int64_t parts, int64_t at) { return size / parts + (at < size % parts ? 1 : 0); }
 int64_t shareStart(int64_t size, int64_t parts, int64_t at) { return at * (size / parts) + std::min(at, size % parts); }
@@ -307,6 +247,20 @@ bool Sharding::splitsOver(const std::string &axis) const {
 }
 
 bool Sharding::usesAxis(const std::string &axis) const { return splitsOver(axis) || has(partialAxes, axis); }
+
+static bool hasRole(const std::vector<std::string> &axes, AxisRole role) {
+  return std::any_of(axes.begin(), axes.end(), [&](const std::string &axis) { return roleOf(axis) == role; });
+}
+
+bool Sharding::splitsOver(AxisRole role) const {
+  for (const DimSharding &dim : dims)
+    for (const Factor &factor : dim.factors)
+      if (hasRole(factor.axes, role))
+        return true;
+  return false;
+}
+
+bool Sharding::isPartialOver(AxisRole role) const { return hasRole(partialAxes, role); }
 
 std::vector<int64_t> Sharding::localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const {
   std::vector<int64_t> shape;

@@ -1,8 +1,7 @@
-// Meshes and shardings as value structs without MLIR, so that tests can write them as literals.
+// Shardings as value structs without MLIR, so that tests can write them as literals.
 #pragma once
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,36 +9,6 @@
 #include <vector>
 
 namespace cleave {
-
-/// A mesh axis: its name, from which its role follows, and its number of devices.
-struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
-  std::optional<AxisRole> role() const { return roleOf(name); }
-  bool operator==(const MeshAxis &) const = default;
-};
-
-/// A grid of devices. Axes are listed dp, tp, pp. Ranks are numbered along them in `order`, the last one fastest: by
-/// default rank = (pp * DP + dp) * TP + tp. As rank r runs on device r, this decides which axis is inside a node.
-struct Mesh {
-  std::vector<MeshAxis> axes;
-  std::array<AxisRole, axisRoles.size()> order = axisRoles;
-  /// Size of an axis; 1 if the mesh has no such axis.
-  int64_t size(const std::string &axis) const;
-  int64_t size(AxisRole role) const { return size(std::string(axisName(role))); }
-  /// Product over several axes.
-  int64_t size(const std::vector<std::string> &names) const;
-  int64_t ranks() const;
-  /// Coordinates of a rank, in the order of `axes`.
-  std::vector<int64_t> coords(int64_t rank) const;
-  int64_t rank(const std::vector<int64_t> &coords) const;
-  /// Linear coordinate of `coords` along `names`, listed major to minor.
-  int64_t linear(const std::vector<std::string> &names, const std::vector<int64_t> &coords) const;
-  int64_t coordinate(AxisRole role, const std::vector<int64_t> &coords) const {
-    return linear({axisName(role)}, coords);
-  }
-  bool operator==(const Mesh &) const = default;
-};
 
 /// `size` elements split over `axes` (empty: not split). The remainder goes to the first ranks.
 struct Factor {
@@ -86,6 +55,9 @@ struct Sharding {
   bool splitsOver(const std::string &axis) const;
   /// Whether a dimension is split over the axis or the value is partial over it.
   bool usesAxis(const std::string &axis) const;
+  /// The same for an axis with a role.
+  bool splitsOver(AxisRole role) const;
+  bool isPartialOver(AxisRole role) const;
   /// Shape of the piece at `coords`.
   std::vector<int64_t> localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const;
   bool operator==(const Sharding &) const = default;

@@ -142,11 +142,7 @@ std::vector<Contribution> Port::exchange(const std::vector<std::string> &axes, c
 
 /// Stage s has coordinate s modulo the size of pp (interleaved schedules).
 int64_t Port::rankOfStage(int64_t stage) const {
-  std::vector<int64_t> coords = at;
-  for (size_t i = 0; i < coords.size(); ++i)
-    if (world.mesh.axes[i].role() == AxisRole::Pipeline)
-      coords[i] = stage % world.mesh.axes[i].size;
-  return world.mesh.rank(coords);
+  return world.mesh.rank(world.mesh.with(AxisRole::Pipeline, stage % world.mesh.size(AxisRole::Pipeline), at));
 }
 
 void Port::send(int64_t stage, int64_t tag, HostTensor tensor) {

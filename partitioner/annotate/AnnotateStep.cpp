@@ -31,12 +31,12 @@ void checkRules(func::FuncOp train, const Decisions &strategy) {
 static void checkTensorAxis(func::FuncOp train, const Decisions &strategy) {
   if (strategy.mesh.size(AxisRole::Tensor) == 1)
     return;
-  bool used =
-      llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(axisName(AxisRole::Tensor)); });
+  bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(AxisRole::Tensor); });
   train.walk([&](Operation *op) {
     if (op != train.getOperation())
-      used |=
-          llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(axisName(AxisRole::Tensor)); });
+      used |= llvm::any_of(op->getResults(), [](Value v) {
+        return shardingOf(v).splitsOver(AxisRole::Tensor) || shardingOf(v).isPartialOver(AxisRole::Tensor);
+      });
   });
   if (!used)
     throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "

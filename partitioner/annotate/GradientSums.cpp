@@ -34,8 +34,7 @@ private:
   bool isSum(dist::ReshardOp op) {
     Sharding from = shardingOf(op.getInput()), to = shardingOf(op.getResult());
     return mesh.size(AxisRole::Data) > 1 && from.partialKind == PartialKind::Sum &&
-           llvm::is_contained(from.partialAxes, axisName(AxisRole::Data)) &&
-           !llvm::is_contained(to.partialAxes, axisName(AxisRole::Data));
+           from.isPartialOver(AxisRole::Data) && !to.isPartialOver(AxisRole::Data);
   }
 
   Value cast(OpBuilder &builder, dist::ReshardOp op, Value value, Type type) {

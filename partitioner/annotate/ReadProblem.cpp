@@ -166,7 +166,7 @@ private:
       throw userError(
           fmt::format("mesh: a microbatch has {} rows, fewer than dp = {} (batch / microbatches must be at least dp)",
                       shape[0], dp));
-    sharding.dims[0].factors[0].axes = {axisName(AxisRole::Data)};
+    sharding.dims[0].factors[0].axes = axesOf(AxisRole::Data);
     return sharding;
   }
 

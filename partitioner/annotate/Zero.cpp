@@ -100,7 +100,7 @@ static void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     Sharding to = found->second;
     to.partialAxes = shardingOf(result.get()).partialAxes;
     to.partialKind = shardingOf(result.get()).partialKind;
-    std::erase(to.partialAxes, axisName(AxisRole::Data));
+    std::erase_if(to.partialAxes, [](const std::string &axis) { return roleOf(axis) == AxisRole::Data; });
     builder.setInsertionPointAfter(maker); // so that the whole gradient is not kept any longer
     dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
     op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));

@@ -30,7 +30,7 @@ std::optional<Sharding> slices(Value value, const Decisions &strategy) {
   const int64_t from = strategy.scatterGather.value_or(0);
   if (from == 0 || strategy.mesh.size(AxisRole::Tensor) == 1 || bytes < from)
     return std::nullopt;
-  return splitEvenly(shardingOf(value), ir::shapeOf(value).vec(), axisName(AxisRole::Tensor), strategy.mesh);
+  return splitEvenly(shardingOf(value), ir::shapeOf(value).vec(), AxisRole::Tensor, strategy.mesh);
 }
 
 /// Emits the ops of one segment of @train or @eval.

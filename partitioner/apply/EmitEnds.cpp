@@ -37,7 +37,7 @@ Bucket sumOf(const StepInfo &info, const ReducedResult &gradient) {
   Bucket sum;
   sum.axes = gradient.partialAxes;
   if (gradient.positions.size() > 1) {
-    sum.axes.push_back(axisName(AxisRole::Pipeline));
+    llvm::append_range(sum.axes, axesOf(AxisRole::Pipeline));
     sum.positions = gradient.positions;
   }
   const bool scattered = info.scattered.count(gradient.name); // over dp
@@ -45,7 +45,7 @@ Bucket sumOf(const StepInfo &info, const ReducedResult &gradient) {
     return info.strategy->mesh.size(axis) == 1 || (scattered && roleOf(axis) == AxisRole::Data);
   });
   sum.element = gradient.type.getElementType();
-  if (info.reduceType && llvm::is_contained(sum.axes, axisName(AxisRole::Data)))
+  if (info.reduceType && Sharding{{}, sum.axes}.isPartialOver(AxisRole::Data))
     sum.element = info.reduceType;
   return sum;
 }
@@ -157,7 +157,7 @@ void reduceMetrics(LocalFunction &local, const std::vector<ReducedResult> &total
   std::map<std::vector<std::string>, std::vector<const ReducedResult *>> byAxes;
   for (const ReducedResult &metric : totals) {
     std::vector<std::string> axes = metric.partialAxes;
-    axes.push_back(axisName(AxisRole::Pipeline));
+    llvm::append_range(axes, axesOf(AxisRole::Pipeline));
     byAxes[axes].push_back(&metric);
   }
   for (auto &[axes, metrics] : byAxes) {

@@ -136,7 +136,7 @@ private:
     for (auto &[axes, group] : byAxes)
       parts.push_back(local.localiser.allReduce(update.getLoc(), total(group), axes, PartialKind::Sum)[0]);
     Value sum =
-        local.localiser.allReduce(update.getLoc(), total(parts), {axisName(AxisRole::Pipeline)}, PartialKind::Sum)[0];
+        local.localiser.allReduce(update.getLoc(), total(parts), axesOf(AxisRole::Pipeline), PartialKind::Sum)[0];
     if (Operation *op = sum.getDefiningOp(); op && isa<dist::AllReduceOp>(op))
       op->setAttr(ir::attr::path, local.builder.getStringAttr("gradient norm"));
     return sum;

@@ -24,12 +24,16 @@ static Link slowestInside(const Cluster &cluster, const std::vector<std::vector<
   return slowest;
 }
 
-int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp,
-                           const std::function<int64_t(int64_t, int64_t, int64_t)> &rankAt) {
+int64_t scatterGatherBytes(const Cluster &cluster, const Mesh &mesh) {
+  const int64_t dp = mesh.size(AxisRole::Data), tp = mesh.size(AxisRole::Tensor), pp = mesh.size(AxisRole::Pipeline);
   if (tp == 1 || pp == 1 || !cluster.network)
     return 0;
   const std::vector<Cluster::Place> places = cluster.places(dp * tp * pp);
-  const auto placeAt = [&](int64_t p, int64_t d, int64_t t) { return places[static_cast<size_t>(rankAt(p, d, t))]; };
+  const auto placeAt = [&](int64_t p, int64_t d, int64_t t) {
+    std::vector<int64_t> coords = mesh.with(AxisRole::Pipeline, p, std::vector<int64_t>(mesh.axes.size()));
+    coords = mesh.with(AxisRole::Tensor, t, mesh.with(AxisRole::Data, d, std::move(coords)));
+    return places[static_cast<size_t>(mesh.rank(coords))];
+  };
   std::vector<std::vector<Cluster::Place>> tpGroups;
   std::map<int64_t, int64_t> senders; // by node: ranks that send to other nodes
   for (int64_t p = 0; p < pp; ++p)

@@ -10,7 +10,7 @@
 namespace cleave::partitioner {
 
 PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp) {
-  return {group.split, group.pipeline, group.microbatches, group.order, schedule.name, schedule.chunks, byOp};
+  return {group.split, group.microbatches, group.sizes, group.order, schedule.name, schedule.chunks, byOp};
 }
 
 double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow, double> &simulated, double others) {

@@ -70,8 +70,7 @@ struct Candidate {
 };
 
 /// A row of the space, with default or (byOp) solved shardings.
-using PlanRow =
-    std::tuple<SplitChoice, int64_t, int64_t, std::array<AxisRole, axisRoles.size()>, std::string, int64_t, bool>;
+using PlanRow = std::tuple<SplitChoice, int64_t, AxisSizes, AxisOrder, std::string, int64_t, bool>;
 PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp = false);
 
 /// No plan takes less: those of `simulated` take what that says, other candidates what is estimated, and the rest of

@@ -2,6 +2,7 @@
 #include "partitioner/search/DataRanks.h"
 
 #include "partitioner/search/Space.h"
+#include "runtime/plan/Slices.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -27,14 +28,12 @@ bool isAlong(const plan::Group &group, const plan::MeshAxis &axis) {
 } // namespace
 
 std::shared_ptr<const PlanFile> withDataRanks(const plan::Plan &plan, uint32_t ranks) {
-  Mesh before, mesh; // in the default order, as all trial plans
+  const Mesh before = meshOf(plan);
+  Mesh mesh = before; // all trial plans have their ranks of a role along its first axis
   size_t data = 0;
-  for (uint32_t a = 0; a < length(plan.mesh()); ++a) {
-    before.axes.push_back({plan.mesh()->Get(a)->name()->str(), plan.mesh()->Get(a)->size()});
-    mesh.axes.push_back(before.axes.back());
-    if (mesh.axes.back().role() == AxisRole::Data)
-      data = a, mesh.axes.back().size = ranks;
-  }
+  for (size_t a = 0; a < mesh.axes.size(); ++a)
+    if (mesh.axes[a].name == axisName(AxisRole::Data))
+      data = a, mesh.axes[a].size = ranks;
   plan::PlanT wide;
   std::map<std::pair<std::string_view, Coords>, uint32_t> groups; // by axes, and coordinates along the others
   for (uint32_t r = 0; r < mesh.ranks(); ++r) {

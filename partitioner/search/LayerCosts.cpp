@@ -341,7 +341,7 @@ private:
       for (uint32_t f = 0; f < length(slot.sharding()->dims()->Get(d)->factors()); ++f) {
         const auto *axes = slot.sharding()->dims()->Get(d)->factors()->Get(f)->axes(); // null: not split
         for (uint32_t a = 0; a < length(axes); ++a)
-          if (plan.mesh()->Get(axes->Get(a))->name()->string_view() == axisName(AxisRole::Data))
+          if (roleOf(plan.mesh()->Get(axes->Get(a))->name()->string_view()) == AxisRole::Data)
             return true;
       }
     return false;

@@ -535,7 +535,7 @@ private:
         bound = bounds[less->second];
       ++other.split.zero;
     }
-    if (other.order != axisRoles)
+    if (other.order != usualOrder)
       bound = std::max(bound, boundOfDefaultOrder(number));
     const int64_t rows = other.split.rows;
     for (const Recomputation kind : {Recomputation::None, Recomputation::Selective, Recomputation::Full}) {
@@ -557,7 +557,7 @@ private:
   /// of messages alone.
   double boundOfDefaultOrder(size_t number) const {
     PlanGroup usual = groups[number];
-    usual.order = axisRoles;
+    usual.order = usualOrder;
     const auto measured = rowsOfMeasured.find(keyOfAnyRows(usual));
     if (measured == rowsOfMeasured.end() || !measured->second.contains(usual.split.rows))
       return 0;
@@ -586,8 +586,8 @@ private:
     push(entry.group, 4, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
   }
 
-  using Key = std::tuple<SplitChoice, int64_t, std::array<AxisRole, axisRoles.size()>>;
-  static Key key(const PlanGroup &group) { return {group.split, group.pipeline, group.order}; }
+  using Key = std::tuple<SplitChoice, AxisSizes, AxisOrder>;
+  static Key key(const PlanGroup &group) { return {group.split, group.sizes, group.order}; }
   static Key keyOfAnyRows(PlanGroup group) {
     group.split.rows = 0;
     return key(group);

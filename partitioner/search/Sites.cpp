@@ -1,7 +1,7 @@
 // Numbers the places of ranks.
 #include "partitioner/search/Sites.h"
 
-#include "partitioner/strategy/SlicedMessages.h"
+#include "partitioner/cost/ScatterGather.h"
 #include "runtime/plan/plan_generated.h"
 
 #include <algorithm>
@@ -16,10 +16,7 @@ bool replicasApart(const Mesh &mesh, const Cluster &cluster) {
     return false;
   const std::vector<Cluster::Place> places = cluster.places(mesh.ranks());
   const auto crosses = [&](int64_t rank, AxisRole role) {
-    std::vector<int64_t> first = mesh.coords(rank);
-    for (size_t i = 0; i < mesh.axes.size(); ++i)
-      if (mesh.axes[i].role() == role)
-        first[i] = 0;
+    const std::vector<int64_t> first = mesh.with(role, 0, mesh.coords(rank));
     return places[size_t(rank)].node != places[size_t(mesh.rank(first))].node;
   };
   bool apart = false;
@@ -91,7 +88,7 @@ std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
 /// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
 Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
   const int64_t ranks = mesh.ranks() / mesh.size(AxisRole::Pipeline), perNode = cluster.nodes.front().devicesPerNode();
-  if (mesh.order == axisRoles && (ranks % perNode == 0 || perNode % ranks == 0))
+  if (mesh.order == usualOrder && (ranks % perNode == 0 || perNode % ranks == 0))
     return 0;
   std::map<int64_t, int64_t> positions; // how many have ranks on a node
   std::set<int64_t> most;               // nodes
@@ -106,7 +103,7 @@ Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
       most = std::move(nodes), worst = &own;
   }
   double sharing = 1;
-  if (most.size() > 1 && mesh.order != axisRoles)
+  if (most.size() > 1 && mesh.order != usualOrder)
     for (const int64_t node : most)
       sharing = std::max(sharing, static_cast<double>(positions[node]));
   // A single group on a node reaches a part of the link's rate, so that several positions have more than an equal part.
@@ -116,10 +113,7 @@ Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
-  std::vector<int64_t> key{group.split.data, group.split.tensor, group.pipeline};
-  for (const AxisRole role : group.order)
-    key.push_back(static_cast<int64_t>(role));
-  auto [found, fresh] = placed.try_emplace(std::move(key));
+  auto [found, fresh] = placed.try_emplace({group.sizes, group.order});
   Placed &result = found->second;
   if (!fresh)
     return result;
@@ -149,7 +143,7 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
     return found;
   if (oneKind()) {
     Mesh other = mesh;
-    other.order = {AxisRole::Data, AxisRole::Pipeline, AxisRole::Tensor};
+    other.order = orderBy({AxisRole::Data, AxisRole::Pipeline, AxisRole::Tensor});
     if (mesh.size(AxisRole::Data) > 1 && nodesOf(other) != nodesOf(mesh))
       found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
     return found;
@@ -162,20 +156,23 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
     return kindsAt;
   };
   std::set<std::vector<std::multiset<size_t>>> seen{kindsOf(mesh)};
-  auto order = axisRoles;
-  std::ranges::sort(order);
+  AxisOrder places;
+  std::iota(places.begin(), places.end(), uint8_t{0});
   do {
     Mesh other = mesh;
-    other.order = order;
-    if (std::ranges::find(order, AxisRole::Tensor) > std::ranges::find(order, AxisRole::Data) &&
-        seen.insert(kindsOf(other)).second)
+    std::ranges::transform(places, other.order.begin(), [](uint8_t place) { return usualOrder[place]; });
+    const auto isOf = [](AxisRole role) { return [=](uint8_t axis) { return axisTable[axis].role == role; }; };
+    const bool tensorsInside = std::ranges::find_if(std::ranges::find_if(other.order, isOf(AxisRole::Tensor)),
+                                                    other.order.end(), isOf(AxisRole::Data)) == other.order.end();
+    if (tensorsInside && seen.insert(kindsOf(other)).second)
       found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
-  } while (std::ranges::next_permutation(order).found);
+  } while (std::ranges::next_permutation(places).found);
   return found;
 }
 
 void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices) {
   const auto count = std::ssize(devices);
+  const auto slicesFrom = count > 1 ? static_cast<double>(scatterGatherBytes(cluster, mesh)) : 0;
   std::map<std::pair<int64_t, bool>, std::map<std::pair<int64_t, int64_t>, double>> shares; // by node and direction
   for (int64_t from = 0; count > 1 && from < count; ++from)
     for (const int64_t to : {(from + 1) % count, (from + count - 1) % count}) {
@@ -183,7 +180,7 @@ void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices)
         continue;
       const std::vector<uint32_t> &senders = devices[static_cast<size_t>(from)],
                                   &receivers = devices[static_cast<size_t>(to)];
-      const double rate = (placed.boundaries[{from, to}] = boundary(mesh, senders, receivers)).link.rate;
+      const double rate = (placed.boundaries[{from, to}] = boundary(mesh, senders, receivers, slicesFrom)).link.rate;
       for (size_t i = 0; i < senders.size(); ++i)
         if (const int64_t leaves = places[senders[i]].node, enters = places[receivers[i]].node; leaves != enters) {
           shares[{leaves, false}][{from, to}] += rate / topology.networkRate(senders[i]);
@@ -201,7 +198,7 @@ void Sites::addLinks(Placed &placed, const Mesh &mesh, const Positions &devices)
 }
 
 Sites::Boundary Sites::boundary(const Mesh &mesh, const std::vector<uint32_t> &senders,
-                                const std::vector<uint32_t> &receivers) {
+                                const std::vector<uint32_t> &receivers, double slicesFrom) {
   std::map<int64_t, double> leaving, entering; // messages by node
   for (size_t i = 0; i < senders.size(); ++i)
     if (places[senders[i]].node != places[receivers[i]].node)
@@ -217,7 +214,7 @@ Sites::Boundary Sites::boundary(const Mesh &mesh, const std::vector<uint32_t> &s
     if (const double seconds = partitioner::messageSeconds(usual, link).all(); seconds > slowest)
       slowest = seconds, found.link = link;
   }
-  found.slicesFrom = static_cast<double>(slicedMessageBytes(cluster, mesh));
+  found.slicesFrom = slicesFrom;
   if (found.slicesFrom > 0) {
     const int64_t first = mesh.coordinate(AxisRole::Data, mesh.coords(receivers.front()));
     std::vector<uint32_t> group;

@@ -77,7 +77,9 @@ private:
   using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, ascending
   Site spreadSite(const Mesh &mesh, const Positions &devices);
   static Positions devicesOf(const Mesh &mesh);
-  Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers);
+  /// `slicesFrom`: see Boundary.
+  Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers,
+                    double slicesFrom);
   void addLinks(Placed &placed, const Mesh &mesh, const Positions &devices);
   std::vector<Site> partsAt(const Mesh &mesh, const std::vector<uint32_t> &devices, int64_t tensor);
   Site numberOf(std::vector<uint32_t> devices, double networkShare = 1);
@@ -89,9 +91,9 @@ private:
   Topology topology;
   size_t kinds = 0;
   std::vector<std::vector<uint32_t>> all;
-  std::vector<double> networkShares;             ///< by site
-  std::map<std::vector<uint64_t>, Site> numbers; ///< by what matters of the devices
-  std::map<std::vector<int64_t>, Placed> placed; ///< by mesh
+  std::vector<double> networkShares;                        ///< by site
+  std::map<std::vector<uint64_t>, Site> numbers;            ///< by what matters of the devices
+  std::map<std::pair<AxisSizes, AxisOrder>, Placed> placed; ///< by mesh
 };
 
 } // namespace cleave::partitioner

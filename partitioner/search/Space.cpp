@@ -38,19 +38,22 @@ bool allows(const SpaceRequest &request, const Mesh &mesh) {
   return request.pins.kind != "hybrid" || axes > 1 || divisorsOf(request.devices).size() <= 2; // a prime has one axis
 }
 
+/// Adds the meshes whose axes up to `axis` divide `devices` among themselves.
+void addMeshes(const SpaceRequest &request, Mesh mesh, size_t axis, int64_t devices, std::vector<Mesh> &meshes) {
+  for (const int64_t size : axis == 0 ? std::vector{devices} : divisorsOf(devices)) {
+    mesh.axes[axis].size = size;
+    if (axis > 0)
+      addMeshes(request, mesh, axis - 1, devices / size, meshes);
+    else if (mesh.size(AxisRole::Pipeline) <= std::max<int64_t>(request.layers, 1) && allows(request, mesh))
+      std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
+  }
+}
+
 std::vector<Mesh> meshesOf(const SpaceRequest &request) {
   if (request.pins.mesh)
     return {*request.pins.mesh};
   std::vector<Mesh> meshes;
-  for (const int64_t pipeline : divisorsOf(request.devices))
-    for (const int64_t tensor : divisorsOf(request.devices / pipeline)) {
-      Mesh mesh = oneDevice();
-      setAxis(mesh, axisName(AxisRole::Data), request.devices / pipeline / tensor, "search");
-      setAxis(mesh, axisName(AxisRole::Tensor), tensor, "search");
-      setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
-      if (pipeline <= std::max<int64_t>(request.layers, 1) && allows(request, mesh))
-        std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
-    }
+  addMeshes(request, oneDevice(), axisTable.size() - 1, request.devices, meshes);
   return meshes;
 }
 
@@ -72,9 +75,8 @@ std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
 
 Mesh PlanGroup::mesh() const {
   Mesh mesh = oneDevice();
-  setAxis(mesh, axisName(AxisRole::Data), split.data, "search");
-  setAxis(mesh, axisName(AxisRole::Tensor), split.tensor, "search");
-  setAxis(mesh, axisName(AxisRole::Pipeline), pipeline, "search");
+  for (size_t a = 0; a < sizes.size(); ++a)
+    mesh.axes[a].size = sizes[a];
   mesh.order = order;
   return mesh;
 }
@@ -88,9 +90,14 @@ Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule) {
   return all;
 }
 
-PlanGroup groupOf(const Decisions &all, int64_t batch) {
-  return {splitOf(all, batch), all.mesh.size(AxisRole::Pipeline), all.microbatches, all.mesh.order};
+PlanGroup::PlanGroup(const Mesh &mesh, SplitChoice chosen, int64_t microbatches)
+    : split(chosen), pipeline(mesh.size(AxisRole::Pipeline)), microbatches(microbatches), order(mesh.order) {
+  split.data = mesh.size(AxisRole::Data), split.tensor = mesh.size(AxisRole::Tensor);
+  for (size_t a = 0; a < axisTable.size(); ++a)
+    sizes[a] = mesh.size(axisTable[a].name);
 }
+
+PlanGroup groupOf(const Decisions &all, int64_t batch) { return {all.mesh, splitOf(all, batch), all.microbatches}; }
 
 namespace {
 
@@ -137,12 +144,7 @@ std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
     const int64_t data = mesh.size(AxisRole::Data);
     const std::vector<TriedRow> rows = rowsOn(request, pinned, mesh);
     for (const int64_t microbatches : microbatchesOf(request, data))
-      addGroups(rows, 0,
-                {{.data = data, .tensor = mesh.size(AxisRole::Tensor), .rows = request.batch / microbatches},
-                 mesh.size(AxisRole::Pipeline),
-                 microbatches,
-                 mesh.order},
-                groups);
+      addGroups(rows, 0, {mesh, {.rows = request.batch / microbatches}, microbatches}, groups);
   }
   return groups;
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include "partitioner/strategy/Decisions.h"
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,7 +14,11 @@ namespace cleave::partitioner {
 struct PlanGroup {
   SplitChoice split;
   int64_t pipeline = 1, microbatches = 1;
-  std::array<AxisRole, axisRoles.size()> order = axisRoles; ///< of the ranks, see Mesh
+  AxisSizes sizes; ///< of the mesh: `split` and `pipeline` say what they are by role
+  AxisOrder order; ///< of the ranks, see Mesh
+  PlanGroup() : PlanGroup(oneDevice(), {}, 1) {}
+  /// Of `split`, data and tensor are those of the mesh.
+  PlanGroup(const Mesh &mesh, SplitChoice split, int64_t microbatches);
   Mesh mesh() const;
   int64_t ranks() const { return split.data * split.tensor * pipeline; }
 };

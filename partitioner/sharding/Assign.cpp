@@ -41,10 +41,7 @@ void propose(LoopSplits &splits, int loop, const DimSharding &candidate, const A
   splits[loop] = candidate;
 }
 
-bool splitsRows(const DimSharding &dim) {
-  return std::any_of(dim.factors.begin(), dim.factors.end(),
-                     [](const Factor &f) { return contains(f.axes, axisName(AxisRole::Data)); });
-}
+bool splitsRows(const DimSharding &dim) { return Sharding{{dim}, {}}.splitsOver(AxisRole::Data); }
 
 class Assigner {
 public:
@@ -99,7 +96,7 @@ private:
     if (dp == 1 || problem.tensors[tensor].shape[0] < dp)
       return replicated(tensor);
     Sharding split = Sharding::replicated(problem.tensors[tensor].shape);
-    split.dims[0].factors[0].axes = {axisName(AxisRole::Data)};
+    split.dims[0].factors[0].axes = axesOf(AxisRole::Data);
     return draft.intern(std::move(split));
   }
 
@@ -521,7 +518,7 @@ private:
   void chooseDefault(const ProblemOp &op, const OpRule &rule, LoopSplits &splits, const Axes &passed) {
     const int64_t tp = problem.mesh.size(AxisRole::Tensor);
     if (tp == 1 || rule.defaultLoop < 0 || !isOpen(op.operands[rule.parameterOperand]) ||
-        usesAxis(splits, axisName(AxisRole::Tensor)))
+        std::ranges::any_of(axesOf(AxisRole::Tensor), [&](const auto &axis) { return usesAxis(splits, axis); }))
       return;
     const size_t d = dimOf(rule.operands[rule.parameterOperand], rule.defaultLoop);
     const int64_t size = problem.tensors[op.operands[rule.parameterOperand]].shape[d];
@@ -530,7 +527,7 @@ private:
     DimCut cut{1, size, 1};
     if (rule.loops[rule.defaultLoop] == LoopKind::Parallel)
       cut = defaultCut(problem, op.results[0], dimOf(rule.results[0], rule.defaultLoop), tp);
-    propose(splits, rule.defaultLoop, cut.over({axisName(AxisRole::Tensor)}), passed);
+    propose(splits, rule.defaultLoop, cut.over(axesOf(AxisRole::Tensor)), passed);
   }
 
   // Applies a mark. Dimensions that it does not mention keep their split unless the mark uses their axes elsewhere.

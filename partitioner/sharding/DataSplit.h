@@ -1,4 +1,4 @@
-// Chooses an unsplit dimension of a tensor and splits it over one more axis.
+// Chooses an unsplit dimension of a tensor and splits it over more axes.
 #pragma once
 #include "ir/dist/Sharding.h"
 
@@ -7,9 +7,9 @@
 
 namespace cleave::partitioner {
 
-/// Returns `sharding` with the first unsplit dimension of `shape` that is divisible by the size of `axis` split over
-/// `axis`. Empty if there is none, or if the tensor already uses the axis.
-std::optional<Sharding> splitEvenly(Sharding sharding, const std::vector<int64_t> &shape, const std::string &axis,
+/// Returns `sharding` with the first unsplit dimension of `shape` that is divisible by the mesh's size for `role` split
+/// over the axes with this role. Empty if there is none, or if the tensor already uses such an axis.
+std::optional<Sharding> splitEvenly(Sharding sharding, const std::vector<int64_t> &shape, AxisRole role,
                                     const Mesh &mesh);
 
 /// For ZeRO: returns `sharding` with one more dimension split over dp. Of the unsplit dimensions of `shape` with at

@@ -26,7 +26,7 @@ std::string joinedTexts(const std::vector<Sharding> &shardings) {
 
 bool knownAxes(const Mesh &mesh, const Sharding &sharding) {
   const auto known = [&](const std::string &axis) {
-    return std::ranges::find(mesh.axes, axis, &MeshAxis::name) != mesh.axes.end() && roleOf(axis) != AxisRole::Pipeline;
+    return std::ranges::find(mesh.axes, axis, &MeshAxis::name) != mesh.axes.end() && splitsTensors(axis);
   };
   for (const DimSharding &dim : sharding.dims)
     for (const Factor &factor : dim.factors)

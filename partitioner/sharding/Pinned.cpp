@@ -18,8 +18,9 @@ DimSharding parseAxesSplit(const std::string &axes, int64_t size, const Mesh &me
     const std::string axis = axes.substr(begin, end - begin);
     begin = end + 1;
     auto known = [&](const MeshAxis &a) { return a.name == axis; };
-    if (std::none_of(mesh.axes.begin(), mesh.axes.end(), known) || roleOf(axis) == AxisRole::Pipeline)
-      throw userError(fmt::format("{}: axis \"{}\" is unknown; a tensor is split over dp or tp", where, axis));
+    if (std::none_of(mesh.axes.begin(), mesh.axes.end(), known) || !splitsTensors(axis))
+      throw userError(
+          fmt::format("{}: axis \"{}\" is unknown; a tensor is split over {}", where, axis, splittingAxesText()));
     if (std::find(factor.axes.begin(), factor.axes.end(), axis) != factor.axes.end())
       throw userError(fmt::format("{}: axis {} is named twice in \"{}\"", where, axis, axes));
     if (mesh.size(axis) > 1)

@@ -2,7 +2,7 @@
 #include "partitioner/simulate/Breakdown.h"
 
 #include "partitioner/simulate/Intervals.h"
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/check/Defects.h"
 #include "runtime/plan/plan_generated.h"

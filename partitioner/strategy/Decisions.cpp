@@ -129,11 +129,11 @@ static std::string recomputeText(const RecomputeRule &rule, const Origin &usual)
 }
 
 std::string Decisions::toToml() const {
-  const std::string axes = mesh.order == axisRoles
-                               ? fmt::format("{{ dp = {}, tp = {}, pp = {} }}", mesh.size(AxisRole::Data),
-                                             mesh.size(AxisRole::Tensor), mesh.size(AxisRole::Pipeline))
-                               : quote(meshText(mesh));
-  std::vector<std::string> sources;
+  std::vector<std::string> sizes, sources;
+  for (const Axis &axis : axisTable)
+    sizes.push_back(fmt::format("{} = {}", axis.name, mesh.size(axis.name)));
+  const std::string axes =
+      mesh.order == usualOrder ? fmt::format("{{ {} }}", fmt::join(sizes, ", ")) : quote(meshText(mesh));
   for (const DecisionRow &row : decisionTable())
     sources.push_back(fmt::format("{} = {}", row.word, quote(originOf(std::string(row.word)))));
   std::string out = fmt::format("origin = {{ {} }}\n", fmt::join(sources, ", "));

@@ -176,7 +176,7 @@ void checkStageCount(const Decisions &strategy);
 
 /// What the estimate of a plan is measured for: the part of its decisions that changes the steps of its ranks.
 struct SplitChoice {
-  int64_t data = 1, tensor = 1; ///< sizes of the axes
+  int64_t data = 1, tensor = 1; ///< sizes of the axes with these roles
   int64_t rows = 1;             ///< of a microbatch, on all ranks together
   Recomputation recompute = Recomputation::None;
   int64_t zero = 0;
@@ -192,6 +192,8 @@ std::string placed(const std::string &where);
 /// The most devices along an axis of a mesh, and the most stages of a rank.
 inline constexpr int64_t largestAxis = 1 << 20;
 
+/// The mesh with so many devices by role, all along the first axis of the role.
+Mesh meshByRole(int64_t data, int64_t tensor, int64_t pipeline);
 /// The mesh dp=1,tp=1,pp=1.
 Mesh oneDevice();
 

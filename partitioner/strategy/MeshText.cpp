@@ -7,41 +7,47 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <utility>
 
 namespace cleave::partitioner {
 
-static Mesh meshOf(int64_t dp, int64_t tp, int64_t pp) {
-  return {{{axisName(AxisRole::Data), dp}, {axisName(AxisRole::Tensor), tp}, {axisName(AxisRole::Pipeline), pp}}};
+Mesh meshByRole(int64_t data, int64_t tensor, int64_t pipeline) {
+  Mesh mesh;
+  for (const Axis &axis : axisTable) {
+    int64_t &left = axis.role == AxisRole::Data ? data : axis.role == AxisRole::Tensor ? tensor : pipeline;
+    mesh.axes.push_back({axis.name, std::exchange(left, 1)});
+  }
+  return mesh;
 }
 
 void setAxis(Mesh &mesh, const std::string &name, int64_t size, const std::string &where) {
   const auto axis = std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const MeshAxis &a) { return a.name == name; });
   if (axis == mesh.axes.end())
-    throw userError(fmt::format("{}: axis \"{}\" is unknown; a mesh has dp, tp and pp", where, name));
+    throw userError(fmt::format("{}: axis \"{}\" is unknown; a mesh has {}", where, name, axesText()));
   if (size < 1 || size > largestAxis)
     throw userError(
         fmt::format("{}: the size of axis {} must be between 1 and {}, it is {}", where, name, largestAxis, size));
   axis->size = size;
 }
 
-Mesh oneDevice() { return meshOf(1, 1, 1); }
+Mesh oneDevice() { return meshByRole(1, 1, 1); }
 
 /// Numbers the ranks of `mesh` along `named`, from the slowest axis to the fastest. Axes of size 1 do not matter: they
 /// come first, so that equal numberings are equal orders.
 static void setOrder(Mesh &mesh, const std::vector<std::string> &named) {
-  std::vector<AxisRole> along, wanted;
+  std::vector<uint8_t> along, wanted;
   for (const std::string &name : named)
-    if (const AxisRole role = *roleOf(name); mesh.size(role) > 1)
-      along.push_back(role);
-  for (const AxisRole role : axisRoles)
-    if (mesh.size(role) > 1)
-      wanted.push_back(role);
+    if (mesh.size(name) > 1)
+      along.push_back(*axisNamed(name));
+  for (const uint8_t axis : usualOrder)
+    if (mesh.size(axisTable[axis].name) > 1)
+      wanted.push_back(axis);
   if (along == wanted) // the default
     return;
   auto next = mesh.order.begin();
-  for (const AxisRole role : axisRoles)
-    if (mesh.size(role) == 1)
-      *next++ = role;
+  for (const uint8_t axis : usualOrder)
+    if (mesh.size(axisTable[axis].name) == 1)
+      *next++ = axis;
   std::copy(along.begin(), along.end(), next);
 }
 
@@ -74,14 +80,14 @@ Mesh parseMesh(const std::string &text) {
 
 std::string meshText(const Mesh &mesh) {
   std::vector<std::string> parts;
-  if (mesh.order == axisRoles) {
+  if (mesh.order == usualOrder) {
     for (const MeshAxis &axis : mesh.axes)
       parts.push_back(fmt::format("{}={}", axis.name, axis.size));
     return fmt::format("{}", fmt::join(parts, ","));
   }
-  for (const AxisRole role : mesh.order)
-    if (mesh.size(role) > 1)
-      parts.push_back(fmt::format("{}={}", axisName(role), mesh.size(role)));
+  for (const std::string &axis : mesh.ordered())
+    if (mesh.size(axis) > 1)
+      parts.push_back(fmt::format("{}={}", axis, mesh.size(axis)));
   return fmt::format("{}", fmt::join(parts, "/"));
 }
 
@@ -104,14 +110,14 @@ Mesh meshFor(int64_t devices, const std::string &kind) {
   if (devices < 1 || devices > largestAxis)
     throw userError(fmt::format("the number of devices must be between 1 and {}, it is {}", largestAxis, devices));
   if (kind == "data")
-    return meshOf(devices, 1, 1);
+    return meshByRole(devices, 1, 1);
   if (kind == "model")
-    return meshOf(1, devices, 1);
+    return meshByRole(1, devices, 1);
   if (kind == "pipeline")
-    return meshOf(1, 1, devices);
+    return meshByRole(1, 1, devices);
   if (kind == "hybrid") {
     int64_t pp = evenShare(devices, 3), tp = evenShare(devices / pp, 2);
-    return meshOf(devices / pp / tp, tp, pp);
+    return meshByRole(devices / pp / tp, tp, pp);
   }
   if (kind == "auto")
     throw userError("strategy \"auto\" has no mesh before the search");

@@ -70,9 +70,9 @@ void readShardEntry(const std::string &file, const std::string &key, const toml:
   const std::string axes = stringAt(file, key, value);
   std::vector<std::string> seen;
   for (const std::string &axis : axes.empty() ? std::vector<std::string>{} : partsOf(axes, '+')) {
-    if (roleOf(axis) != AxisRole::Data && roleOf(axis) != AxisRole::Tensor)
-      throw userError(fmt::format("{}: {} of \"{}\": axis \"{}\" is unknown; a tensor is split over dp or tp",
-                                  at(file, value), key, rule.pattern, axis));
+    if (!splitsTensors(axis))
+      throw userError(fmt::format("{}: {} of \"{}\": axis \"{}\" is unknown; a tensor is split over {}",
+                                  at(file, value), key, rule.pattern, axis, splittingAxesText()));
     if (std::find(seen.begin(), seen.end(), axis) != seen.end())
       throw userError(fmt::format("{}: {} of \"{}\": axis {} is named twice in \"{}\"", at(file, value), key,
                                   rule.pattern, axis, axes));

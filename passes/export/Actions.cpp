@@ -33,7 +33,8 @@ struct StreamRule {
   CollectiveStreams streams;
   bool same(const plan::CollectiveT &a, const plan::CollectiveT &b) const {
     const auto amongReplicas = [&](const plan::CollectiveT &one) {
-      return one.axes.size() == 1 && mesh.axes[one.axes.front()].role() == AxisRole::Data;
+      return !one.axes.empty() &&
+             std::ranges::all_of(one.axes, [&](uint32_t axis) { return mesh.axes[axis].role() == AxisRole::Data; });
     };
     return streams != CollectiveStreams::Apart || amongReplicas(a) == amongReplicas(b);
   }

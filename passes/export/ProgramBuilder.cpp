@@ -192,11 +192,7 @@ std::unique_ptr<plan::RankT> ProgramBuilder::rank(uint32_t programIndex, const s
   for (const GroupAxes &group : groups)
     made->groups.push_back(tables.group(group, at));
   for (auto [position, channel] : peers) {
-    std::vector<int64_t> other = at;
-    for (size_t i = 0; i < mesh.axes.size(); ++i)
-      if (mesh.axes[i].role() == AxisRole::Pipeline)
-        other[i] = position;
-    made->peers.push_back(static_cast<uint32_t>(mesh.rank(other)));
+    made->peers.push_back(static_cast<uint32_t>(mesh.rank(mesh.with(AxisRole::Pipeline, position, at))));
   }
   return made;
 }

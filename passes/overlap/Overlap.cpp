@@ -3,7 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "passes/rewrite/ThrowingPass.h"
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
@@ -29,7 +29,8 @@ ArrayAttr axesOf(Operation &op) {
 }
 
 bool isAmongReplicas(ArrayAttr axes) {
-  return axes.size() == 1 && roleOf(cast<StringAttr>(axes[0]).getValue()) == AxisRole::Data;
+  return !axes.empty() && llvm::all_of(axes.getAsValueRange<StringAttr>(),
+                                       [](StringRef axis) { return roleOf(axis) == AxisRole::Data; });
 }
 
 Operation *later(Operation *a, Operation *b) { return !a ? b : !b || b->isBeforeInBlock(a) ? a : b; }

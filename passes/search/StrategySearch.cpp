@@ -6,13 +6,13 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/cluster/Cluster.h"
 #include "partitioner/cost/Constants.h"
+#include "partitioner/cost/ScatterGather.h"
 #include "partitioner/search/Neighbours.h"
 #include "partitioner/search/Sites.h"
 #include "partitioner/search/SolveLayouts.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/strategy/DecisionTable.h"
-#include "partitioner/strategy/SlicedMessages.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/precision/Precision.h"
 #include "passes/rewrite/Parallel.h"
@@ -394,8 +394,9 @@ private:
 
   Decisions strategyOf(const SplitChoice &split, int64_t pipeline, int64_t microbatches) const {
     Decisions strategy = pinned;
-    const Decisions chosen =
-        partitioner::decisionsOf({split, pipeline, microbatches, pinned.mesh.order}, {Decisions().schedule});
+    Mesh mesh = partitioner::meshByRole(split.data, split.tensor, pipeline);
+    mesh.order = pinned.mesh.order;
+    const Decisions chosen = partitioner::decisionsOf(PlanGroup(mesh, split, microbatches), {Decisions().schedule});
     for (const partitioner::DecisionRow &row : partitioner::decisionTable())
       if (row.word != "scatter_gather")
         row.copy(strategy, chosen);
@@ -428,9 +429,9 @@ private:
 
   Decisions strategyOf(const Candidate &candidate) {
     Decisions strategy = strategyOf(candidate.group.split, candidate.group.pipeline, candidate.group.microbatches);
-    strategy.mesh.order = candidate.group.order;
+    strategy.mesh = candidate.group.mesh();
     if (!strategy.scatterGather)
-      strategy.scatterGather = partitioner::slicedMessageBytes(cluster, strategy.mesh);
+      strategy.scatterGather = partitioner::scatterGatherBytes(cluster, strategy.mesh);
     setRecompute(strategy, partitioner::rulesOf(input.layers, candidate.recompute));
     strategy.schedule = candidate.schedule.name;
     strategy.scheduleOrigin = input.request.pins.schedule ? pinned.scheduleOrigin : "search";

@@ -56,7 +56,7 @@ FieldWalk::FieldWalk(const plan::Plan &plan, FieldVisitor &visitor) : plan(plan)
   bound(Bound::Stages) = length(plan.stages());
   bound(Bound::Strings) = length(plan.strings());
   bound(Bound::Microbatches) = std::max(1u, plan.microbatches());
-  bound(Bound::PipelineRanks) = sizeOfAxis(plan, AxisRole::Pipeline);
+  bound(Bound::PipelineRanks) = static_cast<uint64_t>(sizeOfAxis(plan, AxisRole::Pipeline));
 }
 
 void FieldWalk::run() { table(planType(), *reinterpret_cast<const flatbuffers::Table *>(&plan)); }

@@ -182,43 +182,41 @@ std::vector<uint32_t> meshSizes(const plan::Plan &plan) {
   return sizes;
 }
 
-std::vector<uint32_t> axisOrder(const plan::Plan &plan) {
-  const std::vector<uint32_t> sizes = meshSizes(plan);
-  std::vector<uint32_t> order, steps(sizes.size(), 0); // steps: from one rank to the next along an axis
-  for (const AxisRole role : axisRoles)
-    for (uint32_t a = 0; a < sizes.size(); ++a)
-      if (roleOf(text(plan.mesh()->Get(a)->name())) == role)
-        order.push_back(a);
+Mesh meshOf(const plan::Plan &plan) {
+  Mesh mesh;
+  for (const uint32_t size : meshSizes(plan))
+    mesh.axes.push_back({text(plan.mesh()->Get(static_cast<uint32_t>(mesh.axes.size()))->name()), size});
+  AxisSizes steps{}; // from one rank to the next along an axis; 0: an axis of size 1
   for (uint32_t r = 0; plan.ranks() && r < plan.ranks()->size(); ++r) {
     const auto *coords = plan.ranks()->Get(r)->coords();
-    if (!coords || coords->size() != sizes.size())
-      return order;
-    uint32_t sum = 0, axis = 0;
-    for (uint32_t a = 0; a < sizes.size(); ++a)
+    if (!coords || coords->size() != mesh.axes.size())
+      return mesh;
+    uint32_t sum = 0, at = 0;
+    for (uint32_t a = 0; a < coords->size(); ++a)
       if (coords->Get(a) != 0)
-        sum += coords->Get(a), axis = a;
-    if (sum == 1)
-      steps[axis] = r;
+        sum += coords->Get(a), at = a;
+    if (const auto axis = axisNamed(mesh.axes.empty() ? "" : mesh.axes[at].name); sum == 1 && axis)
+      steps[*axis] = r;
   }
-  // Axes of size 1 keep their places, so that the default is returned where it holds.
-  std::vector<uint32_t> split;
-  for (const uint32_t a : order)
-    if (sizes[a] > 1)
-      split.push_back(a);
-  std::stable_sort(split.begin(), split.end(), [&](uint32_t a, uint32_t b) { return steps[a] > steps[b]; });
+  // Axes of size 1 keep their places, so that the usual order is returned where it holds.
+  std::vector<uint8_t> split;
+  for (const uint8_t axis : usualOrder)
+    if (steps[axis] > 0)
+      split.push_back(axis);
+  std::ranges::stable_sort(split, std::greater(), [&](uint8_t axis) { return steps[axis]; });
   auto next = split.begin();
-  for (uint32_t &a : order)
-    if (sizes[a] > 1)
-      a = *next++;
-  return order;
+  for (uint8_t &axis : mesh.order)
+    if (steps[axis] > 0)
+      axis = *next++;
+  return mesh;
 }
 
-uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name) {
-  if (plan.mesh())
-    for (const plan::MeshAxis *axis : *plan.mesh())
-      if (axis->name() && axis->name()->string_view() == name)
-        return axis->size();
-  return 1;
+int64_t sizeOfAxis(const plan::Plan &plan, AxisRole role) {
+  int64_t product = 1;
+  for (uint32_t a = 0; plan.mesh() && a < plan.mesh()->size(); ++a)
+    if (roleOf(text(plan.mesh()->Get(a)->name())) == role)
+      product *= plan.mesh()->Get(a)->size();
+  return product;
 }
 
 } // namespace cleave

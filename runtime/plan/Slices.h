@@ -1,7 +1,7 @@
 // The part of a global tensor that a rank holds. A dimension is a product of factors, major first. A factor split over
 // mesh axes with T members gives each member size/T elements, and one more to each of the first size%T members.
 #pragma once
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 #include "runtime/plan/PlanTypes.h"
 
 #include <cstdint>
@@ -56,12 +56,10 @@ std::vector<Piece> localPieces(const plan::Sharding *sharding, std::span<const i
 /// Sizes of the axes of Plan.mesh.
 std::vector<uint32_t> meshSizes(const plan::Plan &plan);
 
-/// The axes along which the ranks of a plan are numbered, indices of Plan.mesh, the slowest first. As the coordinates
-/// of the ranks say; if they follow no order: pp, dp, tp.
-std::vector<uint32_t> axisOrder(const plan::Plan &plan);
+/// The mesh of a plan. Its order is the one that the coordinates of the ranks follow; if they follow none, the usual.
+Mesh meshOf(const plan::Plan &plan);
 
-/// The size of a mesh axis of the plan; 1 if there is none of this name.
-uint32_t sizeOfAxis(const plan::Plan &plan, std::string_view name);
-inline uint32_t sizeOfAxis(const plan::Plan &plan, AxisRole role) { return sizeOfAxis(plan, axisName(role)); }
+/// The number of ranks along the mesh axes with a role.
+int64_t sizeOfAxis(const plan::Plan &plan, AxisRole role);
 
 } // namespace cleave

@@ -24,10 +24,13 @@ std::string jsonNumber(double value) { return std::isfinite(value) ? fmt::format
 constexpr std::string_view firstRecord = R"({"run":)";
 
 std::string toJson(const RunRecord &run) {
-  return fmt::format(R"({{"run":{{"program":{},"mesh":{{"dp":{},"tp":{},"pp":{}}},"schedule":{},"microbatches":{},)"
+  std::vector<std::string> axes;
+  for (const auto &[name, size] : run.mesh.axes)
+    axes.push_back(fmt::format(R"("{}":{})", name, size));
+  return fmt::format(R"({{"run":{{"program":{},"mesh":{{{}}},"schedule":{},"microbatches":{},)"
                      R"("batch":{},"seed":{},"backend":{},"parameters":{},"plan_hash":{},"peak_bytes":[{}],)"
                      R"("compile_s":{}}}}})",
-                     quoted(run.program), run.dp, run.tp, run.pp, quoted(run.schedule), run.microbatches, run.batch,
+                     quoted(run.program), fmt::join(axes, ","), quoted(run.schedule), run.microbatches, run.batch,
                      run.seed, quoted(run.backend), run.parameters, quoted(run.planHash), fmt::join(run.peakBytes, ","),
                      jsonNumber(run.compileSeconds));
 }

@@ -1,6 +1,8 @@
 // The metrics file: JSON lines, with numbers that read back exactly. The first is a "run" record, then one record per
 // step and one per evaluated epoch.
 #pragma once
+#include "runtime/base/Mesh.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -34,7 +36,7 @@ struct EpochRecord {
 /// A description of the run: the first record of the metrics file.
 struct RunRecord {
   std::string program;
-  int64_t dp = 1, tp = 1, pp = 1;
+  Mesh mesh;
   std::string schedule;
   int64_t microbatches = 1, batch = 1;
   uint64_t seed = 0;

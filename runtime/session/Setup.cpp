@@ -143,9 +143,7 @@ RunRecord describeRun(const PlanFile &file) {
   const plan::Plan &plan = file.plan();
   RunRecord run;
   run.program = text(plan.model());
-  run.dp = sizeOfAxis(plan, AxisRole::Data);
-  run.tp = sizeOfAxis(plan, AxisRole::Tensor);
-  run.pp = sizeOfAxis(plan, AxisRole::Pipeline);
+  run.mesh = meshOf(plan);
   run.schedule = text(plan.schedule());
   run.microbatches = plan.microbatches();
   run.batch = plan.batch();

@@ -203,7 +203,7 @@ void RankLoop::begin() {
     metrics = MetricsFile(shared.options.metrics, shared.options.resume);
     metrics.write(toJson(run));
     metrics.flush();
-    progress.line(fmt::format("{}: {}, global batch {}", run.program, ranksText(run.dp, run.tp, run.pp), run.batch));
+    progress.line(fmt::format("{}: {}, global batch {}", run.program, ranksText(run.mesh), run.batch));
   }
   world.barrier();
   world.setTimeout(shared.options.waitSeconds());

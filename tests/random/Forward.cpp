@@ -37,11 +37,12 @@ bool ForwardCase::rightlyRefused(const TrainConfig &config, const std::string &m
   const GraphModule graph = traced(config, true);
   auto forward = llvm::cast<mlir::func::FuncOp>(graph.function("forward"));
   const auto layers = partitioner::layersOf(forward, partitioner::layerNames(forward));
-  if (message.find("asks for more stages than the model's") != std::string::npos)
-    return partitioner::parseMesh(recipe.mesh).size("pp") >
-           std::count_if(layers.begin(), layers.end(), [](const partitioner::Layer &layer) { return layer.parameters; });
+  if (message.find("asks for more stages than the model's") != std::string::npos &&
+      partitioner::parseMesh(recipe.mesh).size("pp") >
+          std::count_if(layers.begin(), layers.end(), [](const partitioner::Layer &layer) { return layer.parameters; }))
+    return true;
   if (message.find("splits no tensor of the model") != std::string::npos) // a mark may be for the training alone
-    return !marksThatMatterSplit(graph, "tp");
+    return !marksThatMatterSplit(graph, "tp", false);
   Recipe bare = recipe;
   bare.virtualStages = 1;
   bare.stagesAndShards.clear();

@@ -616,9 +616,12 @@ std::vector<Shape> shapesOfRoot(const Recipe &recipe) {
   return shapes;
 }
 
-/// Calls fn(value) for each value on which the model's results and new buffer values depend.
-template <class F> static void forEachThatMatters(mlir::func::FuncOp forward, F fn) {
-  llvm::SmallVector<mlir::Value> work(forward.front().getTerminator()->getOperands());
+/// Calls fn(value) for each value on which the model's results depend and, if it `trains`, new buffer values.
+template <class F> static void forEachThatMatters(mlir::func::FuncOp forward, F fn, bool trains = true) {
+  llvm::SmallVector<mlir::Value> work;
+  for (mlir::OpOperand &result : forward.front().getTerminator()->getOpOperands())
+    if (trains || ir::resultKind(forward, result.getOperandNumber()) != ir::SlotKind::Buffer)
+      work.push_back(result.get());
   llvm::DenseSet<mlir::Value> seen;
   while (!work.empty()) {
     mlir::Value value = work.pop_back_val();
@@ -643,20 +646,21 @@ std::set<std::string> parametersThatMatter(const Recipe &recipe) {
 }
 
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis) {
-  return marksThatMatterSplit(traced(recipe, configOf(recipe), true), axis);
+  return marksThatMatterSplit(traced(recipe, configOf(recipe), true), axis, true);
 }
 
-bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis) {
+bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis, bool trains) {
   passes::decompose(graph.module()); // the statistics of a batch norm do not depend on its weight
   passes::simplify(graph.module());  // removes marks without effect: where(x > mark(x), x, x) is x
   bool found = false;
-  forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), [&](mlir::Value value) {
+  const auto visit = [&](mlir::Value value) {
     if (auto hint = value.getDefiningOp<ir::ShardHintOp>()) {
       std::string text;
       llvm::raw_string_ostream(text) << *hint;
       found |= text.find(axis) != std::string::npos;
     }
-  });
+  };
+  forEachThatMatters(llvm::cast<mlir::func::FuncOp>(graph.function("forward")), visit, trains);
   return found;
 }
 

@@ -42,8 +42,8 @@ std::vector<ModelLayer> layersOfModel(const Recipe &recipe, bool marks = false);
 std::set<std::string> parametersThatMatter(const Recipe &recipe);
 /// Whether a withSharding mark splits a value on which the model's results depend over the axis.
 bool marksThatMatterSplit(const Recipe &recipe, const std::string &axis);
-/// The same for a traced model or prediction, which is simplified.
-bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis);
+/// The same for a traced model or prediction, which is simplified. `trains`: new values of buffers are results, too.
+bool marksThatMatterSplit(const GraphModule &graph, const std::string &axis, bool trains);
 /// The stages that stage(k) marks assign to ops. Calls such as transpose(x, 0, 0) create no op.
 std::set<int64_t> stagesOfMarks(const Recipe &recipe);
 /// Those of them that have an op with a parameter as operand.

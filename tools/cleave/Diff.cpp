@@ -1,5 +1,6 @@
 // cleave diff: the differences between two plans, what each decision costs alone, and what changed in the model's code.
 // Exit status 0 in any case; --json prints an empty list for equal plans.
+#include "partitioner/strategy/Decisions.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/JsonText.h"
 #include "runtime/options/CommandLine.h"
@@ -31,15 +32,6 @@ public:
   }
   std::vector<Change> changes;
 };
-
-std::string meshText(const PlanSummary &r) {
-  if (r.order == std::vector<std::string>{"pp", "dp", "tp"})
-    return fmt::format("dp={},tp={},pp={}", r.dp, r.tp, r.pp);
-  std::string text;
-  for (const std::string &axis : r.order)
-    text += fmt::format("{}{}={}", text.empty() ? "" : "/", axis, axis == "pp" ? r.pp : axis == "dp" ? r.dp : r.tp);
-  return text;
-}
 
 std::string stageText(const PlanSummary &r) {
   std::string out;
@@ -133,7 +125,7 @@ uint64_t mostBytes(const PlanSummary &r) {
 std::vector<Change> compareReports(const PlanSummary &a, const PlanSummary &b) {
   Differ differ;
   differ.compare("model", a.model, b.model);
-  differ.compare("mesh", meshText(a), meshText(b));
+  differ.compare("mesh", partitioner::meshText(a.mesh), partitioner::meshText(b.mesh));
   differ.compare("schedule", a.schedule, b.schedule);
   differ.compare("microbatches", a.microbatches, b.microbatches);
   differ.compare("batch", a.batch, b.batch);

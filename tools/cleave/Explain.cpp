@@ -335,8 +335,8 @@ struct SplitOption {
 std::vector<SplitOption> splitsOf(const PlanSummary::Tensor &tensor, const PlanSummary &summary) {
   std::vector<SplitOption> all{{"{}", "whole"}};
   for (size_t d = 0; d < tensor.shape.size(); ++d)
-    for (const auto &[axis, size] : {std::pair("tp", summary.tp), {"dp", summary.dp}})
-      if (size > 1 && tensor.shape[d] >= size)
+    for (const auto &[axis, size] : std::views::reverse(summary.mesh.axes)) // tp first
+      if (splitsTensors(axis) && size > 1 && tensor.shape[d] >= size)
         all.push_back({fmt::format("{{ {} = \"{}\" }}", d, axis), fmt::format("dimension {} over {}", d, axis)});
   return all;
 }

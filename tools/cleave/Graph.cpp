@@ -45,7 +45,7 @@ std::string traffic(uint64_t count, uint64_t bytes, const char *unit) {
 
 StageGraph graphOf(const PlanSummary &report) {
   StageGraph graph;
-  graph.title = fmt::format("{}: {}", report.model, ranksText(report.dp, report.tp, report.pp));
+  graph.title = fmt::format("{}: {}", report.model, ranksText(report.mesh));
   for (size_t s = 0; s < report.stages.size(); ++s) {
     const PlanSummary::Stage &stage = report.stages[s];
     StageGraph::Lines &lines = graph.stages.emplace_back();

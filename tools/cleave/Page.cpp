@@ -84,9 +84,8 @@ std::string shorten(const std::string &text, size_t width) {
 }
 
 void printHead(const PlanSummary &r, Out out) {
-  const bool usual = r.order == std::vector<std::string>{"pp", "dp", "tp"};
-  fmt::format_to(out, "{}   {}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.dp, r.tp, r.pp),
-                 usual ? "" : fmt::format(" along {}", fmt::join(r.order, ", ")),
+  fmt::format_to(out, "{}   {}{}   {}, {} microbatch{} of {}   {} {}   plan {}\n", r.model, ranksText(r.mesh),
+                 r.mesh.order == usualOrder ? "" : fmt::format(" along {}", fmt::join(r.mesh.ordered(), ", ")),
                  r.schedule.empty() ? "no schedule" : r.schedule, r.microbatches, r.microbatches == 1 ? "" : "es",
                  r.microbatches ? r.batch / r.microbatches : r.batch, r.backend, r.target, r.hash.substr(0, 6));
   const std::string frozen = r.frozen ? fmt::format(", {} of them not trained,", grouped(int64_t(r.frozen))) : "";
@@ -98,16 +97,16 @@ void printHead(const PlanSummary &r, Out out) {
                  r.threads ? counted(r.threads, "thread") : std::string("any number of threads"), r.seed);
 }
 
-/// Prints the stages next to each other, each as a grid of ranks with one row per dp and one column per tp; as lists if
-/// the mesh is wide.
+/// Prints the stages next to each other, each as a grid of ranks with one row per part of the batch and one column per
+/// part of the tensors; as lists if the mesh is wide.
 void printStages(const PlanSummary &r, Out out) {
-  const auto rankAt = [&](int64_t pp, int64_t dp, int64_t tp) {
-    int64_t rank = 0;
-    for (const std::string &axis : r.order)
-      rank = axis == "pp" ? rank * r.pp + pp : axis == "dp" ? rank * r.dp + dp : rank * r.tp + tp;
-    return rank;
+  const int64_t rows = r.mesh.size(AxisRole::Data), columns = r.mesh.size(AxisRole::Tensor);
+  const auto rankAt = [&](size_t stage, int64_t row, int64_t column) {
+    std::vector<int64_t> at(r.mesh.axes.size());
+    at = r.mesh.with(AxisRole::Pipeline, int64_t(stage), r.mesh.with(AxisRole::Data, row, std::move(at)));
+    return r.mesh.rank(r.mesh.with(AxisRole::Tensor, column, std::move(at)));
   };
-  const bool grid = r.tp <= 8 && r.dp <= 16 && r.stages.size() == size_t(r.pp);
+  const bool grid = columns <= 8 && rows <= 16 && r.stages.size() == size_t(r.mesh.size(AxisRole::Pipeline));
   std::vector<std::string> heads;
   std::vector<size_t> widths;
   for (size_t s = 0; s < r.stages.size(); ++s) {
@@ -115,8 +114,8 @@ void printStages(const PlanSummary &r, Out out) {
     size_t width = heads.back().size();
     if (grid) {
       size_t cells = 0;
-      for (int64_t tp = 0; tp < r.tp; ++tp)
-        cells += fmt::format("[{} tp{}] ", rankAt(int64_t(s), r.dp - 1, tp), tp).size();
+      for (int64_t column = 0; column < columns; ++column)
+        cells += fmt::format("[{} tp{}] ", rankAt(s, rows - 1, column), column).size();
       width = std::max(width, cells);
     }
     width = std::max({width, grouped(int64_t(r.stages[s].parameters)).size(), operations(r.stages[s].flops).size()});
@@ -136,12 +135,12 @@ void printStages(const PlanSummary &r, Out out) {
       fmt::format_to(out, "{}\n", line);
     };
     row("", [&](size_t s) { return heads[s]; });
-    for (int64_t dp = 0; grid && dp < r.dp; ++dp)
-      row(fmt::format("dp {}", dp), [&](size_t s) {
+    for (int64_t at = 0; grid && at < rows; ++at)
+      row(fmt::format("dp {}", at), [&](size_t s) {
         std::string cells;
-        for (int64_t tp = 0; tp < r.tp; ++tp)
-          cells += r.tp > 1 ? fmt::format("[{} tp{}] ", rankAt(int64_t(s), dp, tp), tp)
-                            : fmt::format("[{}] ", rankAt(int64_t(s), dp, tp));
+        for (int64_t column = 0; column < columns; ++column)
+          cells += columns > 1 ? fmt::format("[{} tp{}] ", rankAt(s, at, column), column)
+                               : fmt::format("[{}] ", rankAt(s, at, column));
         return cells;
       });
     if (!grid)
@@ -285,8 +284,8 @@ void printTensors(const PlanSummary &r, Out out) {
   const size_t shown = std::min<size_t>(lines.size(), 12);
   std::vector<Row> rows{{"parameters", "times", "shape", "split"}};
   for (size_t i = 0; i < shown; ++i)
-    rows.push_back(
-        {lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding, lines[i].frozen ? "not trained" : ""});
+    rows.push_back({lines[i].name, grouped(lines[i].count), lines[i].shape, lines[i].sharding,
+                    lines[i].frozen ? "not trained" : ""});
   for (const std::string &line : aligned(rows, {-10, 5, -5, -1, -1}, "  "))
     fmt::format_to(out, "{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   if (shown < lines.size()) {

@@ -46,7 +46,7 @@ Json headOf(const ReportInput &input) {
   const auto problem = memoryProblem(input.plan, input.cluster);
   Json head{{"model", s.model},
             {"ranks", s.ranks},
-            {"mesh", ranksText(s.dp, s.tp, s.pp)},
+            {"mesh", ranksText(s.mesh)},
             {"schedule", s.schedule},
             {"microbatches", s.microbatches},
             {"batch", s.batch},

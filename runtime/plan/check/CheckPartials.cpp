@@ -2,7 +2,7 @@
 // reducing collective removes the axes of its group. A slot is partial as declared by its sharding when it is written;
 // a reduction in place makes it whole until the next write, so actions are followed in order. A reduce segment creates
 // no new partial values: its results are as partial as its inputs. Slots without a sharding are skipped.
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 #include "runtime/plan/check/Defects.h"
 
 #include <algorithm>

@@ -65,19 +65,16 @@ void checkGroupsOf(const plan::Plan &plan, uint32_t r, Defects &defects) {
   }
 }
 
-/// `order`: the axes along which ranks are numbered, the last one fastest.
-void checkRank(const plan::Plan &plan, const std::vector<uint32_t> &order, uint32_t r, Defects &defects) {
+void checkRank(const plan::Plan &plan, const Mesh &mesh, uint32_t r, Defects &defects) {
   Rule rule(defects, "T3");
   const plan::Rank &rank = *plan.ranks()->Get(r);
-  std::vector<uint32_t> coords;
+  std::vector<int64_t> coords;
   for (uint32_t a = 0; a < length(rank.coords()); ++a)
     coords.push_back(rank.coords()->Get(a));
-  bool inside = coords.size() == length(plan.mesh());
+  bool inside = coords.size() == mesh.axes.size();
   for (uint32_t a = 0; inside && a < coords.size(); ++a)
-    inside = coords[a] < plan.mesh()->Get(a)->size();
-  uint64_t number = 0;
-  for (const uint32_t a : order)
-    number = inside ? number * plan.mesh()->Get(a)->size() + coords[a] : r;
+    inside = coords[a] < mesh.axes[a].size;
+  const int64_t number = inside ? mesh.rank(coords) : r;
   if (!inside)
     defects.add("rank {}: coordinates [{}] are outside the mesh", r, fmt::join(coords, ", "));
   else if (number != r)
@@ -86,10 +83,7 @@ void checkRank(const plan::Plan &plan, const std::vector<uint32_t> &order, uint3
   for (uint32_t p = 0; p < length(rank.peers()); ++p)
     if (rank.peers()->Get(p) == r)
       defects.add("rank {}: peer {} is the rank itself", r, p);
-  uint32_t stage = 0;
-  for (uint32_t a = 0; inside && a < coords.size(); ++a)
-    if (roleOf(text(plan.mesh()->Get(a)->name())) == AxisRole::Pipeline)
-      stage = coords[a];
+  const int64_t stage = inside ? mesh.coordinate(AxisRole::Pipeline, coords) : 0;
   if (const uint32_t found = plan.programs()->Get(rank.program())->stage(); inside && found != stage)
     defects.add("rank {}: its program is of stage {}, its coordinate on pp is {}", r, found, stage);
 }
@@ -349,9 +343,9 @@ void checkTables(const plan::Plan &plan, Defects &defects) {
                 plan.microbatches());
   checkBackend(plan, defects);
   checkTensors(plan, defects);
-  const std::vector<uint32_t> order = axisOrder(plan);
+  const Mesh mesh = meshOf(plan);
   for (uint32_t r = 0; r < length(plan.ranks()); ++r)
-    checkRank(plan, order, r, defects);
+    checkRank(plan, mesh, r, defects);
   checkGroups(plan, defects);
   checkKernels(plan, defects);
   checkChoices(plan, defects);

@@ -1,6 +1,6 @@
 // Collectives and messages.
 #pragma once
-#include "runtime/base/AxisRole.h"
+#include "runtime/base/Mesh.h"
 #include "runtime/plan/steps/Describe.h"
 
 namespace cleave::steps {
@@ -32,7 +32,9 @@ inline uint64_t bytesOf(const plan::Collective &op) {
 
 /// Whether the members hold the same layers, split in the same way, for other rows of the batch.
 inline bool amongReplicas(const plan::Collective &op, const plan::Plan &plan) {
-  return length(op.axes()) == 1 && roleOf(plan.mesh()->Get(op.axes()->Get(0))->name()->string_view()) == AxisRole::Data;
+  return length(op.axes()) > 0 && std::ranges::all_of(*op.axes(), [&](uint32_t axis) {
+           return roleOf(plan.mesh()->Get(axis)->name()->string_view()) == AxisRole::Data;
+         });
 }
 
 /// The group must extend over the axes named by the graph, not only over the same number of ranks.

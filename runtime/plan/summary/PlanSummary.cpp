@@ -304,11 +304,7 @@ void addFacts(const PlanFile &file, PlanSummary &report) {
   report.programs = plan.programs()->size();
   report.codeBytes = plan.code() ? plan.code()->size() : 0;
   report.fileBytes = file.bytes().size();
-  report.dp = sizeOfAxis(plan, AxisRole::Data);
-  report.tp = sizeOfAxis(plan, AxisRole::Tensor);
-  report.pp = sizeOfAxis(plan, AxisRole::Pipeline);
-  for (const uint32_t a : axisOrder(plan))
-    report.order.push_back(text(plan.mesh()->Get(a)->name()));
+  report.mesh = meshOf(plan);
   for (uint32_t i = 0; plan.kernels() && i < plan.kernels()->size(); ++i) {
     ++report.kernels;
     report.fusedOps += plan.kernels()->Get(i)->fused();
@@ -363,12 +359,12 @@ std::string shardingText(const plan::Plan &plan, const plan::Sharding *sharding)
              : fmt::format("{} partial({}, {})", out, reductions[size_t(sharding->partial_kind())], partial);
 }
 
-std::string ranksText(int64_t dp, int64_t tp, int64_t pp) {
-  std::string mesh;
-  for (const auto &[name, size] : {std::pair("dp", dp), {"tp", tp}, {"pp", pp}})
+std::string ranksText(const Mesh &mesh) {
+  std::string axes;
+  for (const auto &[name, size] : mesh.axes)
     if (size > 1)
-      mesh += fmt::format("{}{} {}", mesh.empty() ? " = " : " x ", name, size);
-  return counted(uint64_t(dp * tp * pp), "rank") + mesh;
+      axes += fmt::format("{}{} {}", axes.empty() ? " = " : " x ", name, size);
+  return counted(uint64_t(mesh.ranks()), "rank") + axes;
 }
 
 uint64_t countParameters(const plan::Plan &plan) {

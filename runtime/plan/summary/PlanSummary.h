@@ -1,6 +1,7 @@
 // The contents of a plan as plain values: computed once from the file, printed by `cleave show` and compared by `cleave
 // diff`.
 #pragma once
+#include "runtime/base/Mesh.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <cstdint>
@@ -67,8 +68,7 @@ struct PlanSummary {
 
   std::string model, hash, schedule, backend, target, compiler;
   std::string trainMixes, evalMixes; ///< combinesSamples
-  int64_t dp = 1, tp = 1, pp = 1;
-  std::vector<std::string> order; ///< axes along which ranks are numbered, the slowest first
+  Mesh mesh;
   uint32_t ranks = 0, microbatches = 1, batch = 0, evalBatch = 0, threads = 0, programs = 0, kernels = 0, fusedOps = 0;
   uint64_t seed = 0, codeBytes = 0, fileBytes = 0;
   uint64_t parameters = 0, frozen = 0; ///< elements of all parameters (countParameters), and of the frozen ones
@@ -84,7 +84,7 @@ struct PlanSummary {
 };
 
 /// "4 ranks = dp 2 x pp 2", "1 rank".
-std::string ranksText(int64_t dp, int64_t tp, int64_t pp);
+std::string ranksText(const Mesh &mesh);
 
 /// Number of elements of all parameters of the model, frozen ones included; tied ones count once.
 uint64_t countParameters(const plan::Plan &plan);

@@ -35,9 +35,12 @@ static Json searchJson(const std::optional<PlanSummary::Search> &search) {
 }
 
 std::string toJson(const PlanSummary &report) {
+  Json mesh = Json::object();
+  for (const auto &[axis, size] : report.mesh.axes)
+    mesh[axis] = size;
   Json json{{"model", report.model},
-            {"mesh", {{"dp", report.dp}, {"tp", report.tp}, {"pp", report.pp}}},
-            {"axis_order", report.order},
+            {"mesh", std::move(mesh)},
+            {"axis_order", report.mesh.ordered()},
             {"ranks", report.ranks},
             {"schedule", report.schedule},
             {"microbatches", report.microbatches},

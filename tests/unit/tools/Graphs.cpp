@@ -10,7 +10,8 @@ namespace {
 PlanSummary twoStages() {
   PlanSummary report;
   report.model = "a \"model\" <b>&[x] #1 `y` \\n";
-  report.dp = 2, report.pp = 2, report.ranks = 4;
+  report.mesh = {{{"dp", 2}, {"tp", 1}, {"pp", 2}}};
+  report.ranks = 4;
   report.stages = {{{"embed", "blocks.0", "blocks.1"}, {0, 1}, 118'400, 1},
                    {{"blocks.2", "we\"ird]<i>"}, {2, 3}, 7, 1}};
   report.messages = {{0, 1, "blocks.1", 1 << 20, 4}, {0, 1, "embed", 1 << 20, 4}, {1, 0, "blocks.2", 1 << 19, 1}};

@@ -18,10 +18,10 @@ Cluster twoNodes(double networkGbPerS = 20) {
   return cluster;
 }
 
-/// On ranks numbered along pp, dp, tp.
-int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp) {
-  return partitioner::scatterGatherBytes(cluster, dp, tp, pp,
-                                         [=](int64_t p, int64_t d, int64_t t) { return (p * dp + d) * tp + t; });
+int64_t scatterGatherBytes(const Cluster &cluster, int64_t dp, int64_t tp, int64_t pp,
+                           std::array<AxisRole, axisRoles> order = {AxisRole::Pipeline, AxisRole::Data,
+                                                                    AxisRole::Tensor}) {
+  return partitioner::scatterGatherBytes(cluster, {{{"dp", dp}, {"tp", tp}, {"pp", pp}}, orderBy(order)});
 }
 
 } // namespace
@@ -34,11 +34,9 @@ TEST_CASE("slices pay where the network is slower than a node's links") {
 }
 
 TEST_CASE("slices do not pay where the order of axes puts a tp group on two nodes, or a pipeline into one") {
-  const auto tpFirst = [](int64_t p, int64_t, int64_t t) { return t * 2 + p; };
-  CHECK(partitioner::scatterGatherBytes(twoNodes(), 1, 4, 2, tpFirst) == 0);
-  const auto dpFirst = [](int64_t p, int64_t d, int64_t t) { return (d * 2 + p) * 2 + t; };
+  CHECK(scatterGatherBytes(twoNodes(), 1, 4, 2, {AxisRole::Tensor, AxisRole::Pipeline, AxisRole::Data}) == 0);
   CHECK(scatterGatherBytes(twoNodes(), 2, 2, 2) > 0);
-  CHECK(partitioner::scatterGatherBytes(twoNodes(), 2, 2, 2, dpFirst) == 0);
+  CHECK(scatterGatherBytes(twoNodes(), 2, 2, 2, {AxisRole::Data, AxisRole::Pipeline, AxisRole::Tensor}) == 0);
 }
 
 TEST_CASE("slices are gathered over the links of a tp group") {

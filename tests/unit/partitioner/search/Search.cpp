@@ -217,7 +217,8 @@ TEST_CASE("replicas use other links than the ranks of axis tp where tp is inside
   CHECK_FALSE(apart("dp=32"));          // no ranks that exchange activations
   CHECK_FALSE(apart("dp=16,tp=8"));     // more ranks than devices
   Mesh turned = parseMesh("dp=8,tp=4");
-  turned.order = {AxisRole::Pipeline, AxisRole::Tensor, AxisRole::Data}; // each group of dp is inside of a node
+  turned.order =
+      orderBy({AxisRole::Pipeline, AxisRole::Tensor, AxisRole::Data}); // each group of dp is inside of a node
   CHECK_FALSE(replicasApart(turned, cluster));
 }
 
@@ -329,10 +330,10 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
     CHECK(lowerBound(found.candidates, {}, found.lowest) <=
           std::min(best, found.candidates.front().estimate.seconds) * (1 + 1e-9));
     // The second node has its kinds in the other order: no order of two axes puts one kind into each stage.
-    const PlanGroup halves{{.data = 2, .rows = 4}, 2, 6};
+    const PlanGroup halves(parseMesh("dp=2,pp=2"), {.rows = 4}, 6);
     CHECK(sites.positions(halves).size() == 2);
     CHECK(input.measure(halves.split, sites.positions(halves)[0])->size() == 2);
-    const PlanGroup line{{.rows = 4}, 4, 6};
+    const PlanGroup line(parseMesh("pp=4"), {.rows = 4}, 6);
     const Estimator estimator(
         input.layers, line,
         {input.measure(line.split, sites.positions(line)[0]), input.measure(line.split, sites.positions(line)[1]),
@@ -353,7 +354,7 @@ TEST_CASE("a parameter of two layers is stored and summed where both are") {
   const Formulas formulas(2);
   SearchInput input = inputOf(2, 24);
   Measured measured(formulas, 1e9);
-  const PlanGroup group{{.rows = 4}, 2, 6};
+  const PlanGroup group(parseMesh("pp=2"), {.rows = 4}, 6);
   const ScheduleChoice schedule{"1f1b", 1};
   std::vector<int64_t> summed;
   double bytes = 0;
@@ -394,7 +395,7 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
   CHECK(meshText(orders[1]) == "dp=2/pp=2/tp=2");
   CHECK(sites.orders(parseMesh("dp=8")).size() == 1);
   CHECK(sites.orders(parseMesh("tp=4,pp=2")).size() == 1);
-  const PlanGroup usual{{.data = 2, .tensor = 2, .rows = 4}, 2, 6};
+  const PlanGroup usual(parseMesh("dp=2,tp=2,pp=2"), {.rows = 4}, 6);
   PlanGroup other = usual;
   other.order = orders[1].order;
   CHECK(sites.sendSeconds(other, 0, 1, 1e6) < sites.sendSeconds(usual, 0, 1, 1e6) / 10);
@@ -415,7 +416,7 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
     };
     input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
     input.sendSeconds = [&](const PlanGroup &group, int64_t, int64_t, double bytes) {
-      return (slowMessages && group.order == axisRoles ? 40 : 0.001) * bytes;
+      return (slowMessages && group.order == usualOrder ? 40 : 0.001) * bytes;
     };
     std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
     input.measure = [&](const SplitChoice &split, Site where) {
@@ -426,7 +427,7 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
     };
     const SearchOutcome found = searchPlans(input);
     REQUIRE(!found.candidates.empty());
-    CHECK((found.candidates.front().group.order == axisRoles) == !slowMessages);
+    CHECK((found.candidates.front().group.order == usualOrder) == !slowMessages);
   }
 }
 

@@ -42,7 +42,7 @@ TEST_CASE("an even split takes the first free dimension that the axis divides, o
   const auto split = [](const std::string &sharding, std::vector<int64_t> shape) {
     Sharding before = *Sharding::parse(sharding);
     REQUIRE(before.resolve(shape));
-    const std::optional<Sharding> after = partitioner::splitEvenly(before, shape, "tp", mesh);
+    const std::optional<Sharding> after = partitioner::splitEvenly(before, shape, AxisRole::Tensor, mesh);
     return after ? after->str() : "none";
   };
   CHECK(split("_, _", {4, 6}) == "tp, _");

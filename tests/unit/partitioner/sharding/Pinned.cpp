@@ -22,7 +22,7 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
     stars += "*a";
   CHECK_FALSE(matches(stars, std::string(5000, 'a') + "b"));
   Decisions strategy;
-  strategy.mesh = meshOf(1, 2, 1);
+  strategy.mesh = meshOf(1, 2);
   strategy.shard = {{"a.*", {{"0", "tp"}}, "file"}, {"a.qkv", {{"0:3x4x16.1", "tp"}}, "file"}};
   auto pinned = [&](const char *name, const std::vector<int64_t> &shape,
                     std::optional<HeadsPlace> heads = std::nullopt) {
@@ -32,7 +32,7 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   CHECK(pinned("a.qkv", {192, 4})->str() == "(3 x 4:tp x 16), _");
   CHECK_FALSE(pinned("b.b", {4, 4}));
   CHECK_THROWS_WITH(pinned("a.b", {1}), Catch::Contains("1 elements"));
-  strategy.mesh = meshOf(2, 2, 1);
+  strategy.mesh = meshOf(2, 2);
   strategy.shard = {{"a", {{"0:3x8x4.1", "dp"}, {"0:3x8x4.2", "tp"}}, "file"}};
   CHECK(pinned("a", {96})->str() == "(3 x 8:dp x 4:tp)");
   CHECK(splitTexts(pinned("a", {96})->dims[0], 0) == strategy.shard[0].dims);
@@ -42,7 +42,7 @@ TEST_CASE("rules of a strategy match by path and split dimensions or factors") {
   CHECK_THROWS_WITH(pinned("a", {96}), Catch::Contains("dimension 0 is split twice"));
   strategy.shard = {{"a", {{"0:3x8x4.1", "tp"}, {"0:3x8x4.2", "tp"}}, "file"}};
   CHECK_THROWS_WITH(pinned("a", {96}), Catch::Contains("axis tp splits a tensor once"));
-  strategy.mesh = meshOf(1, 2, 1);
+  strategy.mesh = meshOf(1, 2);
   strategy.shard = {{"a", {{"0", "xp"}}, "file"}};
   CHECK_THROWS_WITH(pinned("a", {4}), Catch::Contains("xp"));
   for (const char *axes : {"tp+", "+tp", "+", "tp++dp"}) {

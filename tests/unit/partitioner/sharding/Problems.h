@@ -13,7 +13,7 @@ namespace cleave::partitioner::test {
 using Shape = std::vector<int64_t>;
 using Lines = std::vector<std::string>;
 
-inline Mesh meshOf(int64_t dp, int64_t tp, int64_t pp = 1) { return {{{"dp", dp}, {"tp", tp}, {"pp", pp}}}; }
+inline Mesh meshOf(int64_t dp, int64_t tp) { return {{{"dp", dp}, {"tp", tp}, {"pp", 1}}}; }
 
 inline Sharding sharding(const std::string &text, const Shape &shape) {
   std::string why;

@@ -9,7 +9,7 @@ using namespace cleave::partitioner;
 using namespace cleave::partitioner::test;
 
 TEST_CASE("reshape regroups factors") {
-  Mesh mesh = meshOf(2, 2, 1);
+  Mesh mesh = meshOf(2, 2);
   auto go = [&](const char *text, std::vector<int64_t> from, std::vector<int64_t> to) {
     auto result = reshapeSharding(sharding(text, from), from, to, mesh);
     return result ? result->str() : "none";
@@ -31,11 +31,11 @@ TEST_CASE("reshape regroups factors") {
   CHECK(go("dp+tp", {8}, {2, 4}) == "dp, tp");
   CHECK(go("dp, tp", {2, 4}, {8}) == "dp+tp");
   // Uneven shares of 6 over 4 do not align with 3 pairs.
-  CHECK_FALSE(reshapeSharding(sharding("tp", {6}), {6}, {3, 2}, meshOf(1, 4, 1)));
+  CHECK_FALSE(reshapeSharding(sharding("tp", {6}), {6}, {3, 2}, meshOf(1, 4)));
 }
 
 TEST_CASE("what a reshape cannot carry is gathered, the last dimension first") {
-  Mesh mesh = meshOf(2, 2, 1);
+  Mesh mesh = meshOf(2, 2);
   Sharding operand = sharding("dp, tp", {4, 6});
   Sharding result = reshapeOrGather(operand, {4, 6}, {4, 3, 2}, mesh);
   CHECK(operand.str() == "dp, _");

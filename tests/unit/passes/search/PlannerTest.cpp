@@ -82,11 +82,6 @@ struct Requested {
   }
 };
 
-std::string meshOf(const plan::Plan &plan) {
-  return fmt::format("dp={},tp={},pp={}", sizeOfAxis(plan, AxisRole::Data), sizeOfAxis(plan, AxisRole::Tensor),
-                     sizeOfAxis(plan, AxisRole::Pipeline));
-}
-
 } // namespace
 
 TEST_CASE("a training recomputes if its device has too little memory") {
@@ -136,7 +131,7 @@ TEST_CASE("a run without gradients has as many copies of the model as fit") {
       job.request.batch = job.config.batch = batch;
       job.request.toSearch = {.devices = 4, .batch = batch};
       job.request.device = DeviceHere{.name = "this machine", .bytes = bytes, .ranks = 4};
-      return meshOf(job.made().file->plan());
+      return partitioner::meshText(meshOf(job.made().file->plan()));
     };
     CHECK(meshFor(8, four) == "dp=4,tp=1,pp=1");
     CHECK(meshFor(8, two) == "dp=2,tp=2,pp=1");
