@@ -50,6 +50,9 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
                                          discardable<D::WeightDecayAttrHelper>(OnArgument),
                                          discardable<D::ParameterAttrHelper>(OnOp | OnArgument),
                                          discardable<D::PathAttrHelper>(OnOp),
+                                         discardable<D::LayerAttrHelper>(OnOp),
+                                         discardable<D::LastLayerAttrHelper>(OnOp),
+                                         discardable<D::RoleAttrHelper>(OnOp),
                                          discardable<D::StageAttrHelper>(OnOp | OnResult),
                                          discardable<D::PhaseAttrHelper>(OnOp),
                                          discardable<D::PerMicrobatchAttrHelper>(OnOp),
@@ -72,6 +75,10 @@ static LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, Pl
   if (attribute.getName() == attr::stage)
     if (const int64_t stage = cast<IntegerAttr>(attribute.getValue()).getInt(); stage < 0 || stage >= 1 << 20)
       return op->emitError("C7: ") << attr::stage << " is " << stage << ", not in [0, 2^20)";
+  if (attribute.getName() == attr::role &&
+      !llvm::is_contained({role::weightGradient, role::gradients, role::parameters, role::metrics},
+                          cast<StringAttr>(attribute.getValue()).getValue()))
+    return op->emitError("C8: ") << attr::role << " is " << attribute.getValue() << ", which is no role";
   if (attribute.getName() == attr::indices)
     for (Attribute each : cast<ArrayAttr>(attribute.getValue()))
       if (auto indices = dyn_cast<IndicesAttr>(each); !indices || indices.getStart().size() != indices.getSize().size())
@@ -194,6 +201,17 @@ bool cleave::ir::narrows(CastOp cast) {
 
 void cleave::ir::copyMarks(Operation *from, Operation *to) {
   to->setDiscardableAttrs(from->getDiscardableAttrDictionary());
+}
+
+void cleave::ir::copyOrigin(Operation *from, Operation *to) {
+  for (StringRef name : {attr::path, attr::layer, attr::lastLayer, attr::role, attr::phase})
+    if (Attribute attribute = from->getAttr(name))
+      to->setAttr(name, attribute);
+}
+
+void cleave::ir::setRole(Operation *op, StringRef role) {
+  for (StringRef name : {attr::role, attr::path})
+    op->setAttr(name, StringAttr::get(op->getContext(), role));
 }
 
 // A fusion's implicit terminator yields nothing.

@@ -55,6 +55,9 @@ inline constexpr llvm::StringLiteral kind = CleaveDialect::KindAttrHelper::getNa
                                      weightDecay = CleaveDialect::WeightDecayAttrHelper::getNameStr(),
                                      parameter = CleaveDialect::ParameterAttrHelper::getNameStr(),
                                      path = CleaveDialect::PathAttrHelper::getNameStr(),
+                                     layer = CleaveDialect::LayerAttrHelper::getNameStr(),
+                                     lastLayer = CleaveDialect::LastLayerAttrHelper::getNameStr(),
+                                     role = CleaveDialect::RoleAttrHelper::getNameStr(),
                                      stage = CleaveDialect::StageAttrHelper::getNameStr(),
                                      phase = CleaveDialect::PhaseAttrHelper::getNameStr(),
                                      perMicrobatch = CleaveDialect::PerMicrobatchAttrHelper::getNameStr(),
@@ -64,6 +67,12 @@ inline constexpr llvm::StringLiteral kind = CleaveDialect::KindAttrHelper::getNa
                                      lossScale = CleaveDialect::LossScaleAttrHelper::getNameStr(),
                                      reduceDtype = CleaveDialect::ReduceDtypeAttrHelper::getNameStr(),
                                      epilogues = CleaveDialect::EpiloguesAttrHelper::getNameStr();
+}
+
+/// Values of `attr::role`.
+namespace role {
+inline constexpr llvm::StringLiteral weightGradient = "weight_gradient", gradients = "gradients",
+                                     parameters = "parameters", metrics = "metrics";
 }
 
 /// shard_hint entry for a dimension that must not be split. An entry "" keeps the dimension's sharding.
@@ -108,5 +117,9 @@ int64_t stageOf(mlir::Operation *op);
 bool narrows(CastOp cast);
 /// Copies the discardable attributes (path, stage, phase, ...) of an op to the one that replaces it.
 void copyMarks(mlir::Operation *from, mlir::Operation *to);
+/// Copies what says where an op comes from: path, layer, role and phase, as far as it has them.
+void copyOrigin(mlir::Operation *from, mlir::Operation *to);
+/// Says what an op works for that belongs to no module: its role, and for readers its path.
+void setRole(mlir::Operation *op, llvm::StringRef role);
 
 } // namespace cleave::ir

@@ -38,8 +38,12 @@ def Cleave_Dialect : Dialect {
     returning them; `@update` then has no "metric".
 
     Every op has the user's source line as its location, `cleave.path` (the path of the module that created it) and, if the
-    user set one, `cleave.stage`. Ops with `cleave.per_microbatch` combine the samples of a microbatch on purpose.
-    Differentiation copies path and stage to the gradient ops and adds `cleave.phase = "backward"`. Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
+    user set one, `cleave.stage`. Ops with `cleave.per_microbatch` combine the samples of a microbatch on purpose. Where stages are
+    cut, ops get the layer that they are in, `cleave.layer`; ops outside any module have one, too. Differentiation copies path, layer
+    and stage to the gradient ops and adds `cleave.phase = "backward"`. Before local programs are made, ops of the backward pass
+    whose results no other layer waits for (or stage, if the schedule splits the pass) get `cleave.role = "weight_gradient"`. Other
+    roles are those of reshards: "parameters" gathers a parameter, "gradients" sums a gradient, "metrics" sums a metric.
+    Broadcasting is explicit (`cleave.broadcast`), so that the operands of elementwise ops,
     their gradients and their sharding rules have equal shapes. Composite ops (softmax, layer_norm, batch_norm, cross_entropy)
     have gradient ops and are decomposed into primitives after differentiation, before a strategy is applied. A reduction
     over a split dimension is then an ordinary partial sum, so synchronised batch normalisation and cross-entropy over
@@ -56,6 +60,9 @@ def Cleave_Dialect : Dialect {
     | `cleave.lr_scale`, `cleave.weight_decay` | arguments | f64 |
     | `cleave.parameter` | ops of `@update` and its states: the parameter to which they belong | string |
     | `cleave.path` | ops | string |
+    | `cleave.layer` | ops: the layer; of a fusion, the first | string |
+    | `cleave.last_layer` | fusions of several layers: the last | string |
+    | `cleave.role` | ops | string |
     | `cleave.stage` | ops, results | i64 |
     | `cleave.phase` | ops | string, "backward" |
     | `cleave.per_microbatch` | ops | unit |
@@ -71,7 +78,8 @@ def Cleave_Dialect : Dialect {
     The verifier checks for each attribute of the dialect that (C1) it is one of these, (C2) it is where it may be, (C3) it
     has its type, (C4) `cleave.phase` is "backward", (C5) `cleave.kind` is a kind
     of `ir/graph/SlotKind.h`, (C6) `cleave.indices` has entries `#cleave.indices`, each with as many starts as sizes,
-    (C7) `cleave.stage` lies in [0, 2^20).
+    (C7) `cleave.stage` lies in [0, 2^20), (C8) `cleave.role` is "weight_gradient", "gradients", "parameters" or
+    "metrics".
 
     Constraints are numbered per op (C1, C2, ...); the verifier's messages and the tests refer to these numbers. If result
     types are inferred, inference checks the constraints. If a trait requires equal shapes or types, the message is the
@@ -83,7 +91,8 @@ def Cleave_Dialect : Dialect {
     "::mlir::StringAttr":$kind, "::mlir::StringAttr":$name, "::cleave::ir::InitAttr":$init,
     "::mlir::ArrayAttr":$indices, "::mlir::BoolAttr":$trainable,
     "::mlir::FloatAttr":$lr_scale, "::mlir::FloatAttr":$weight_decay, "::mlir::StringAttr":$parameter,
-    "::mlir::StringAttr":$path, "::mlir::IntegerAttr":$stage, "::mlir::StringAttr":$phase, "::mlir::UnitAttr":$per_microbatch,
+    "::mlir::StringAttr":$path, "::mlir::StringAttr":$layer, "::mlir::StringAttr":$last_layer, "::mlir::StringAttr":$role,
+    "::mlir::IntegerAttr":$stage, "::mlir::StringAttr":$phase, "::mlir::UnitAttr":$per_microbatch,
     "::mlir::UnitAttr":$activation, "::mlir::UnitAttr":$single,
     "::mlir::IntegerAttr":$static_weight, "::mlir::IntegerAttr":$static_count,
     "::mlir::DictionaryAttr":$optimizer, "::mlir::DictionaryAttr":$loss_scale, "::mlir::TypeAttr":$reduce_dtype,

@@ -19,9 +19,9 @@ dist::ShardingAttr attributeOf(MLIRContext *context, const Sharding &sharding) {
 dist::ReshardOp reshardAt(OpBuilder &builder, Value value, const Sharding &to, Operation *marks) {
   dist::ShardingAttr lies = attributeOf(value.getContext(), to);
   auto op = dist::ReshardOp::create(builder, value.getLoc(), value.getType(), value, shardingAttrOf(value), lies);
-  for (StringRef name : {ir::attr::path, ir::attr::stage, ir::attr::phase})
-    if (Attribute attribute = marks->getAttr(name))
-      op->setAttr(name, attribute);
+  ir::copyOrigin(marks, op);
+  if (Attribute stage = marks->getAttr(ir::attr::stage))
+    op->setAttr(ir::attr::stage, stage);
   op->setAttr(dist::attr::shardings, builder.getArrayAttr(lies));
   return op;
 }
@@ -49,7 +49,7 @@ void alignMetrics(ArrayRef<func::FuncOp> functions) {
       return;
     OpBuilder builder(result.getOwner());
     dist::ReshardOp op = reshardAt(builder, result.get(), to, result.get().getDefiningOp());
-    op->setAttr(ir::attr::path, builder.getStringAttr("metrics"));
+    ir::setRole(op, ir::role::metrics);
     result.set(op.getResult());
   });
 }

@@ -41,7 +41,7 @@ private:
   SmallVector<Value> values;    // by number of the tensor
   std::vector<dist::ShardingAttr> texts;
 
-  static constexpr llvm::StringLiteral marks[] = {ir::attr::path, ir::attr::stage, ir::attr::phase,
+  static constexpr llvm::StringLiteral marks[] = {ir::attr::path, ir::attr::layer, ir::attr::stage, ir::attr::phase,
                                                   ir::attr::parameter};
 
   dist::ShardingAttr textOf(TensorId tensor) const { return texts[solution.shardings[tensor]]; }
@@ -78,7 +78,7 @@ private:
       if (Attribute attribute = where->getAttr(name))
         reshard->setAttr(name, attribute);
     if (added.finishesGradient)
-      reshard->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
+      ir::setRole(reshard, ir::role::gradients);
     return reshard;
   }
 

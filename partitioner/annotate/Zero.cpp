@@ -54,7 +54,7 @@ private:
     dist::ReshardOp op = reshardAt(builder, value, whole, uses.front()->getOwner());
     op->setAttr(dist::attr::gathered,
                 builder.getStringAttr(eachSegment ? dist::gatheredForSegment : dist::gatheredForIteration));
-    op->setAttr(ir::attr::path, builder.getStringAttr("parameters"));
+    ir::setRole(op, ir::role::parameters);
     for (OpOperand *use : uses)
       use->set(op.getResult());
   }
@@ -103,7 +103,7 @@ static void scatterGradients(func::FuncOp train, const NamedShardings &stored) {
     std::erase_if(to.partialAxes, [](const std::string &axis) { return roleOf(axis) == AxisRole::Data; });
     builder.setInsertionPointAfter(maker); // so that the whole gradient is not kept any longer
     dist::ReshardOp op = reshardAt(builder, result.get(), to, maker);
-    op->setAttr(ir::attr::path, builder.getStringAttr("gradients"));
+    ir::setRole(op, ir::role::gradients);
     result.set(op.getResult());
   }
 }

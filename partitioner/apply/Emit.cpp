@@ -126,7 +126,7 @@ private:
                                           : local.localiser.localType(value),
                                    info.strategy->positionOf(crossing.from), crossing.tag);
     const auto describe = [&](Operation *made, dist::ShardingAttr sharding) {
-      copyPathAndPhase(def, made);
+      ir::copyOrigin(def, made);
       made->setAttr(dist::attr::shardings, local.builder.getArrayAttr(sharding));
       made->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
     };
@@ -143,12 +143,6 @@ private:
     for (const Crossing &crossing : cut.crossings)
       if (crossing.from == one.from && crossing.sentBy == one.sentBy && crossing.to == key.stage)
         values[crossing.value] = receive(crossing.value, crossing);
-  }
-
-  static void copyPathAndPhase(Operation *from, Operation *to) {
-    for (StringRef name : {ir::attr::path, ir::attr::phase})
-      if (Attribute attribute = from->getAttr(name))
-        to->setAttr(name, attribute);
   }
 
   // The local piece of a value: already known, a slot, a working copy, recomputed here, received or stashed.
@@ -186,11 +180,11 @@ private:
     Value piece = get(crossing.value);
     if (const std::optional<Sharding> sliced = slices(crossing.value, *info.strategy)) {
       piece = local.localiser.reshard(crossing.value.getLoc(), piece, shardingOf(crossing.value), *sliced);
-      copyPathAndPhase(crossing.value.getDefiningOp(), piece.getDefiningOp());
+      ir::copyOrigin(crossing.value.getDefiningOp(), piece.getDefiningOp());
     }
     auto op = dist::SendOp::create(local.builder, crossing.value.getLoc(), piece,
                                    info.strategy->positionOf(crossing.to), crossing.tag);
-    copyPathAndPhase(crossing.value.getDefiningOp(), op);
+    ir::copyOrigin(crossing.value.getDefiningOp(), op);
   }
 
   // Returns values that this segment computes or receives and a later segment of the stage reads.
@@ -243,10 +237,9 @@ private:
     auto op = ir::AddOp::create(local.builder, value.getLoc(), slot, get(value));
     if (Operation *def = value.getDefiningOp())
       if (def->getNumResults() == 1) {
-        for (StringRef attribute :
-             {StringRef(ir::attr::path), StringRef(ir::attr::phase), StringRef(dist::attr::shardings)})
-          if (Attribute found = def->getAttr(attribute))
-            op->setAttr(attribute, found);
+        ir::copyOrigin(def, op);
+        if (Attribute found = def->getAttr(dist::attr::shardings))
+          op->setAttr(dist::attr::shardings, found);
         op->setAttr(dist::attr::globals, local.builder.getArrayAttr(TypeAttr::get(value.getType())));
       }
     return op.getResult();
@@ -381,6 +374,7 @@ StepInfo describeStep(ModuleOp annotated, const Decisions &strategy) {
   info.eval = annotated.lookupSymbol<func::FuncOp>("eval");
   info.weights = annotated.lookupSymbol<func::FuncOp>("weights");
   SegmentNumbers next;
+  markRoles(info.train, strategy);
   info.trainCut = cutSegments(info.train, strategy, next);
   if (info.eval)
     info.evalCut = cutSegments(info.eval, strategy, next);

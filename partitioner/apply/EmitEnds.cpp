@@ -84,7 +84,7 @@ Value inType(LocalFunction &local, const ReducedResult &gradient, Value value, T
   auto op = ir::CastOp::create(local.builder, local.func.getLoc(), typeOf(value).clone(element), value);
   Sharding sharding = shardingOf(gradient.value);
   std::erase_if(sharding.partialAxes, [&](const std::string &axis) { return llvm::is_contained(summed, axis); });
-  op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+  ir::setRole(op, ir::role::gradients);
   op->setAttr(dist::attr::shardings, local.builder.getArrayAttr(attributeOf(local.builder.getContext(), sharding)));
   op->setAttr(dist::attr::globals,
               local.builder.getArrayAttr(TypeAttr::get(RankedTensorType::get(gradient.type.getShape(), element))));
@@ -99,7 +99,7 @@ void scatter(const StepInfo &info, LocalFunction &local, const ReducedResult &gr
   Type own = typeOf(sum).getElementType();
   Value sent = inType(local, gradient, sum, info.reduceType ? info.reduceType : own, {});
   Value part = local.localiser.reshard(local.func.getLoc(), sent, from, to);
-  part.getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+  ir::setRole(part.getDefiningOp(), ir::role::gradients);
   if (typeOf(part).getElementType() != own)
     part = ir::CastOp::create(local.builder, local.func.getLoc(), typeOf(part).clone(own), part);
   local.returns(ir::SlotKind::Gradient, gradient.name, part);
@@ -115,7 +115,7 @@ void reduceBucket(const StepInfo &info, LocalFunction &local, const Bucket &buck
   SmallVector<Value> reduced =
       local.localiser.allReduce(local.func.getLoc(), sent, bucket.axes, PartialKind::Sum, bucket.positions);
   if (Operation *op = reduced[0].getDefiningOp())
-    op->setAttr(ir::attr::path, local.builder.getStringAttr("gradients"));
+    ir::setRole(op, ir::role::gradients);
   for (auto [gradient, sum] : llvm::zip_equal(bucket.gradients, reduced)) {
     Value whole = inType(local, *gradient, sum, typeOf(gradient->value).getElementType(), bucket.axes);
     local.returns(ir::SlotKind::Gradient, info.sumName(gradient->name), whole);
@@ -167,7 +167,7 @@ void reduceMetrics(LocalFunction &local, const std::vector<ReducedResult> &total
     SmallVector<Value> reduced = local.localiser.allReduce(local.func.getLoc(), slots, axes, PartialKind::Sum);
     if (reduced[0] == slots[0])
       continue;
-    reduced[0].getDefiningOp()->setAttr(ir::attr::path, local.builder.getStringAttr("metrics"));
+    ir::setRole(reduced[0].getDefiningOp(), ir::role::metrics);
     for (auto [metric, value] : llvm::zip_equal(metrics, reduced))
       local.returns(ir::SlotKind::Metric, metric->name, value);
   }

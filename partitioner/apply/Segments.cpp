@@ -18,51 +18,45 @@ static bool isBackward(Operation *op) { return op->hasAttr(ir::attr::phase); }
 
 namespace {
 
-class Cutter {
+/// Finds the ops of a backward pass for which another part of it waits, a stage or a layer, and those that belong to
+/// the same pass because the gradients of weights would otherwise keep more.
+class InputGradients {
 public:
-  Cutter(func::FuncOp func, const Decisions &strategy, SegmentNumbers &next)
-      : func(func), strategy(strategy), next(next) {}
+  /// `part`: the attribute that names the part of an op.
+  InputGradients(func::FuncOp func, StringRef part) : func(func), part(part) {}
 
-  Segmentation run() {
-    const bool split = strategy.backward() == BackwardPass::Split;
-    if (split) {
-      markInputGradients();
-      markReductions();
-    }
-    for (Operation &op : func.getBody().front().without_terminator()) {
-      SegmentKey key{ir::stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
-                                       : !split           ? SegmentKind::Backward
-                                       : early.count(&op) ? SegmentKind::InputGradient
-                                                          : SegmentKind::WeightGradient};
-      cut.place[&op] = key;
-      cut.ops[key].push_back(&op);
-    }
-    for (Operation &op : func.getBody().front().without_terminator())
-      if (!isRematerialised(&op, false))
-        for (Value operand : op.getOperands())
-          need(operand, cut.place[&op]);
-    // A result is needed in the segment that computes it; for a view, its source is needed there.
-    for (Value result : func.getBody().front().getTerminator()->getOperands())
-      if (Operation *def = result.getDefiningOp())
-        need(result, cut.place[def]);
-    finish();
-    return std::move(cut);
+  std::set<Operation *> find() {
+    findSums();
+    markInputGradients();
+    markReductions();
+    return std::move(early);
   }
 
 private:
   func::FuncOp func;
-  const Decisions &strategy;
-  SegmentNumbers &next;
-  Segmentation cut;
+  const StringRef part;
   std::set<Operation *> early;
-  std::vector<Value> order;                    // keys of `needs`, in order of discovery
-  DenseMap<Value, std::set<SegmentKey>> needs; // other segments that need a value
+  std::set<Operation *> sums; // whose results only other sums and the return read
 
-  // Marks backward ops on which a value of another stage depends.
+  Attribute partOf(Operation *op) const {
+    if (part == ir::attr::stage)
+      return Builder(op->getContext()).getI64IntegerAttr(ir::stageOf(op));
+    return op->getAttr(part);
+  }
+
+  // Layers do not wait for the sum of a gradient to which several of them add.
+  void findSums() {
+    for (Operation &op : llvm::reverse(func.getBody().front().without_terminator()))
+      if (part == ir::attr::layer && isa<ir::AddOp, ir::CastOp, dist::ReshardOp>(op) &&
+          llvm::all_of(op.getUsers(), [&](Operation *user) { return isa<func::ReturnOp>(user) || sums.count(user); }))
+        sums.insert(&op);
+  }
+
+  // Marks backward ops on which a value of another part depends.
   void markInputGradients() {
     for (Operation &op : func.getBody().front().without_terminator())
       if (isBackward(&op) && llvm::any_of(op.getUsers(), [&](Operation *user) {
-            return !isa<func::ReturnOp>(user) && ir::stageOf(user) != ir::stageOf(&op);
+            return !isa<func::ReturnOp>(user) && !sums.count(user) && partOf(user) != partOf(&op);
           }))
         markWithOperands(&op);
   }
@@ -119,7 +113,7 @@ private:
     }
   }
 
-  // Marks an op, and the backward ops of its stage that it depends on.
+  // Marks an op, and the backward ops of its part that it depends on.
   void markWithOperands(Operation *op) {
     std::vector<Operation *> work{op};
     while (!work.empty()) {
@@ -128,10 +122,47 @@ private:
       if (!early.insert(next).second)
         continue;
       for (Value operand : next->getOperands())
-        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && ir::stageOf(def) == ir::stageOf(next))
+        if (Operation *def = operand.getDefiningOp(); def && isBackward(def) && partOf(def) == partOf(next))
           work.push_back(def);
     }
   }
+};
+
+class Cutter {
+public:
+  Cutter(func::FuncOp func, const Decisions &strategy, SegmentNumbers &next)
+      : func(func), strategy(strategy), next(next) {}
+
+  Segmentation run() {
+    const bool split = strategy.backward() == BackwardPass::Split;
+    const std::set<Operation *> early = split ? InputGradients(func, ir::attr::stage).find() : std::set<Operation *>();
+    for (Operation &op : func.getBody().front().without_terminator()) {
+      SegmentKey key{ir::stageOf(&op), !isBackward(&op)   ? SegmentKind::Forward
+                                       : !split           ? SegmentKind::Backward
+                                       : early.count(&op) ? SegmentKind::InputGradient
+                                                          : SegmentKind::WeightGradient};
+      cut.place[&op] = key;
+      cut.ops[key].push_back(&op);
+    }
+    for (Operation &op : func.getBody().front().without_terminator())
+      if (!isRematerialised(&op, false))
+        for (Value operand : op.getOperands())
+          need(operand, cut.place[&op]);
+    // A result is needed in the segment that computes it; for a view, its source is needed there.
+    for (Value result : func.getBody().front().getTerminator()->getOperands())
+      if (Operation *def = result.getDefiningOp())
+        need(result, cut.place[def]);
+    finish();
+    return std::move(cut);
+  }
+
+private:
+  func::FuncOp func;
+  const Decisions &strategy;
+  SegmentNumbers &next;
+  Segmentation cut;
+  std::vector<Value> order;                    // keys of `needs`, in order of discovery
+  DenseMap<Value, std::set<SegmentKey>> needs; // other segments that need a value
 
   // Records that segment `at` reads `value`.
   void need(Value value, SegmentKey at) {
@@ -222,6 +253,14 @@ private:
 };
 
 } // namespace
+
+void markRoles(func::FuncOp func, const Decisions &strategy) {
+  const bool split = strategy.backward() == BackwardPass::Split;
+  const std::set<Operation *> early = InputGradients(func, split ? ir::attr::stage : ir::attr::layer).find();
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (isBackward(&op) && !early.count(&op) && !op.hasAttr(ir::attr::role))
+      op.setAttr(ir::attr::role, StringAttr::get(func.getContext(), ir::role::weightGradient));
+}
 
 Segmentation cutSegments(func::FuncOp func, const Decisions &strategy, SegmentNumbers &next) {
   return Cutter(func, strategy, next).run();

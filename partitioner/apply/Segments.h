@@ -51,4 +51,8 @@ struct SegmentNumbers {
 /// stage waits for, and the others. Throws userError if a forward value would be sent to an earlier stage.
 Segmentation cutSegments(mlir::func::FuncOp func, const Decisions &strategy, SegmentNumbers &next);
 
+/// Sets cleave.role on the ops of @train that compute gradients of weights: those that a split backward pass does later
+/// or, if the schedule does not split it, would do later if every layer were a stage.
+void markRoles(mlir::func::FuncOp train, const Decisions &strategy);
+
 } // namespace cleave::partitioner

@@ -133,6 +133,7 @@ void Estimator::add(Memory &memory, const LayerCost &layer) {
   memory.kept += layer.kept + layer.scores;
   memory.keptGradients += layer.keptGradients;
   memory.transient = std::max(memory.transient, layer.transient);
+  memory.splitTransient = std::max(memory.splitTransient, layer.transient - std::max(0.0, layer.keptGradients));
 }
 
 std::vector<size_t> Estimator::cutToFit(const ScheduleChoice &choice) const {
@@ -442,23 +443,33 @@ std::pair<double, double> Estimator::leastBytes() const {
 
 double Estimator::bytesOfOnlyMicrobatch(const Schedule &schedule, const std::vector<Stage> &stages, int64_t position,
                                         size_t kind) const {
-  const bool split = schedule.backward == BackwardPass::Split;
   double stored = 0, kept = 0, gradients = 0, most = 0;
-  std::vector<std::pair<const LayerCost *, double>> own; // and what the layer keeps until its backward pass
+  struct Kept {
+    const LayerCost *layer;
+    bool split;
+    double bytes; // until its backward pass, or that of its weights
+  };
+  std::vector<Kept> own;
   for (size_t s = 0; s < stages.size(); ++s)
     if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
       stored += stages[s].memory[std::min(kind, stages[s].memory.size() - 1)].fixed;
       for (size_t i = stages[s].begin; i < stages[s].end; ++i) {
         const SiteCosts &site = siteAt(position, i);
         const LayerCost &layer = costOf(i, site[std::min(kind, site.size() - 1)].costs);
-        own.emplace_back(&layer, layer.copies + layer.kept + layer.scores + (split && s > 0 ? layer.keptGradients : 0));
+        own.push_back(
+            {&layer, s > 0 && schedule.backward == BackwardPass::Split, layer.copies + layer.kept + layer.scores});
         stored -= layer.copies + layer.gradients;
-        kept += own.back().second;
+        kept += own.back().bytes;
       }
     }
-  for (const auto &[layer, bytes] : std::views::reverse(own)) {
+  for (auto &[layer, split, bytes] : std::views::reverse(own))
+    if (split) {
+      most = std::max(most, kept + layer->transient);
+      kept += layer->keptGradients, bytes += layer->keptGradients;
+    }
+  for (const auto &[layer, split, bytes] : std::views::reverse(own)) {
     // A layer's gradients are written at its end; with several microbatches, as measured, they are transient at first.
-    most = std::max(most, kept + gradients + std::max(layer->transient, layer->gradients));
+    most = std::max(most, kept + gradients + std::max(split ? 0 : layer->transient, layer->gradients));
     gradients += layer->gradients, kept -= bytes;
   }
   return stored + most;
@@ -484,8 +495,10 @@ void Estimator::addMemory(Estimate &estimate, const Schedule &schedule, const st
       double fixed = 0, transient = 0;
       for (size_t s = 0; s < stages.size(); ++s)
         if (schedule.rankOf(static_cast<int64_t>(s)) == position) {
-          fixed += of(stages[s].memory).fixed;
-          transient = std::max(transient, of(stages[s].memory).transient);
+          const Memory &memory = of(stages[s].memory);
+          fixed += memory.fixed;
+          transient =
+              std::max(transient, schedule.backward == BackwardPass::Split ? memory.splitTransient : memory.transient);
         }
       const KindCosts &kind = of(siteAt(position));
       const double bytes =

@@ -91,6 +91,7 @@ public:
 private:
   struct Memory {
     double fixed = 0, kept = 0, keptGradients = 0, transient = 0; ///< bytes; what is kept: of a microbatch
+    double splitTransient = 0; ///< of a split backward pass, where the layer's keptGradients are kept already
   };
   struct Stage {
     StageCosts costs;

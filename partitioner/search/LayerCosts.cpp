@@ -29,14 +29,16 @@ namespace {
 class LayerMeasure {
 public:
   LayerMeasure(const plan::Plan &plan, const Cluster &cluster, const Simulation &simulation, size_t rankClass,
-               const LayerOf &layerOf, double zeroShare)
+               double zeroShare)
       : plan(plan), timeline(simulation.timeline[rankClass]), ranks(simulation.ranks),
         own(simulation.ranks.classes[rankClass]), program(*plan.programs()->Get(own.program)),
-        kind(cluster.devices[own.kind]), layerOf(layerOf), zeroShare(zeroShare) {}
+        kind(cluster.devices[own.kind]), zeroShare(zeroShare) {}
 
   PlanCosts run() {
-    keptBytes(); // first: names the layers of lines in the forward pass
-    findWeightGradients();
+    keptBytes();
+    for (uint32_t s = 0; s < length(program.segments()); ++s)
+      if (program.segments()->Get(s)->kind() == plan::SegmentKind::Backward)
+        keptGradientBytes(*program.segments()->Get(s));
     for (const auto &[slot, layer] : keptForward)
       if (!readLater.contains(slot))
         use.layers[layer].keptGradients -= static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
@@ -62,46 +64,30 @@ private:
     return *program.segments()->Get(program.train()->Get(span.action)->segment());
   }
 
-  /// The layer of a path; the last one found if the path has none. A kernel may have the paths of several modules,
-  /// "a + b": it belongs to the first.
-  std::string layerAt(const std::string &path) {
-    const size_t joint = path.rfind(" + ");
-    std::string found = layerOf(path.substr(0, path.find(" + ")));
-    if (std::string end = joint == std::string::npos ? found : layerOf(path.substr(joint + 3)); !end.empty())
-      last = std::move(end);
-    return found.empty() ? last : found;
-  }
-  /// Ops outside any module belong to the layer before them in the forward pass; their gradients have the same lines.
-  std::string layerAt(const plan::Step &step) {
-    const std::string path = plan.strings()->Get(step.path())->str();
-    if (!path.empty())
-      return layerAt(path);
-    return layerOfLine.try_emplace(step.location(), last).first->second;
-  }
+  std::string layerOf(const plan::Step &step) const { return cleave::text(plan.strings()->Get(step.layer())); }
+  std::string layerOf(const plan::Tensor &tensor) const { return cleave::text(plan.strings()->Get(tensor.layer())); }
 
   /// The layers of the gradients that a step adds up for several layers, with their bytes; empty: any other step. Such
   /// a step waits until the gradients are summed over axis dp.
   std::map<std::string, double> gradientsOf(const plan::Step &step) const {
     std::map<std::string, double> bytes;
-    if (plan.strings()->Get(step.path())->string_view() == "gradients")
-      check::forEachAccess(
-          step, program,
-          [&](const check::Access &access) {
-            const plan::Slot &slot = *program.slots()->Get(access.slot);
-            if (access.kind == check::Access::Write && isGradient(access.slot))
-              bytes[layerOf(cleave::text(tensorOf(slot)->name()))] += static_cast<double>(arenaBytes(slot));
-          },
-          &plan);
-    return bytes;
+    bool others = !isOfWeights(step);
+    check::forEachAccess(
+        step, program,
+        [&](const check::Access &access) {
+          const plan::Slot &slot = *program.slots()->Get(access.slot);
+          if (access.kind == check::Access::Write && !isGradient(access.slot))
+            others = true;
+          else if (access.kind == check::Access::Write)
+            bytes[layerOf(*tensorOf(slot))] += static_cast<double>(arenaBytes(slot));
+        },
+        &plan);
+    return others ? std::map<std::string, double>() : bytes;
   }
 
-  /// Finds the steps of the backward pass that a split backward pass does later, as cutSegments() divides the ops, if
-  /// every layer were a stage: of those that no earlier layer waits for the products with what they alone read, and
-  /// others that read nothing else of the backward pass. What they read of it is then kept.
-  void findWeightGradients() {
-    for (uint32_t s = 0; s < length(program.segments()); ++s)
-      if (program.segments()->Get(s)->kind() == plan::SegmentKind::Backward)
-        findWeightGradients(*program.segments()->Get(s));
+  /// Whether a split backward pass does the step later.
+  static bool isOfWeights(const plan::Step &step) {
+    return step.role() == plan::StepRole::WeightGradient || step.role() == plan::StepRole::Gradients;
   }
 
   bool isGradient(uint32_t slot) const {
@@ -109,96 +95,59 @@ private:
     return tensor && tensor->kind() == plan::TensorKind::Gradient;
   }
 
-  /// The slots that a step reads and writes, by value: slots are used again, values are not.
-  struct Values {
-    std::map<uint32_t, uint32_t> read, written;
-  };
-
-  void findWeightGradients(const plan::Segment &segment) {
+  /// Adds what a split backward pass keeps for the gradients of weights: what their steps read of the other steps.
+  void keptGradientBytes(const plan::Segment &segment) {
+    struct Values { // the slots of a step by value: slots are used again, values are not
+      std::map<uint32_t, uint32_t> read, written;
+    };
     const uint32_t steps = length(segment.steps());
     std::vector<Values> of(steps);
-    std::vector<std::string> layers;
-    std::vector<bool> adds;                                     // of gradients
     std::map<uint32_t, std::vector<uint32_t>> readers, writers; // of a value: steps
     for (uint32_t i = 0; i < steps; ++i) {
       const plan::Step &step = *segment.steps()->Get(i);
-      layers.push_back(layerAt(step));
       uint32_t number = 0;
-      bool onlyGradients = true;
       check::forEachAccess(
           step, program,
           [&](const check::Access &access) {
             const uint32_t value = step.values()->Get(number++);
             const bool write = access.kind == check::Access::Write;
-            onlyGradients &= !write || isGradient(access.slot);
             if ((write ? of[i].written : of[i].read).emplace(value, access.slot).second)
               (write ? writers : readers)[value].push_back(i);
           },
           &plan);
-      // Also of a tied parameter: a kernel adds what its layers computed.
-      adds.push_back(plan.strings()->Get(step.path())->string_view() == "gradients" ||
-                     (onlyGradients && step.op_type() == plan::StepOp::Kernel));
     }
-    const auto anyReader = [&](uint32_t i, auto is) {
-      return std::ranges::any_of(of[i].written, [&](const auto &write) {
-        const auto found = readers.find(write.first);
-        return found != readers.end() && std::ranges::any_of(found->second, is);
-      });
-    };
-    std::vector<bool> early(steps), product(steps), later(steps);
-    for (uint32_t i = steps; i-- > 0;) {
-      early[i] = anyReader(i, [&](uint32_t r) { return early[r] || (!adds[r] && layers[r] != layers[i]); });
-      if (early[i] && segment.steps()->Get(i)->op_type() == plan::StepOp::Collective)
-        waitedFor.insert(segment.steps()->Get(i));
-    }
-    for (uint32_t i = steps; i-- > 0;) {
-      const plan::Step &step = *segment.steps()->Get(i);
-      product[i] = !early[i] &&
-                   (step.flops() > 0 || step.op_type() == plan::StepOp::EmbeddingGrad ||
-                    step.op_type() == plan::StepOp::ScatterAdd || anyReader(i, [&](uint32_t r) { return product[r]; }));
-    }
-    const auto ofWriters = [&](uint32_t value, auto are) {
-      const auto found = writers.find(value);
-      return found == writers.end() || std::ranges::all_of(found->second, are);
-    };
+    const auto isLater = [&](uint32_t i) { return isOfWeights(*segment.steps()->Get(i)); };
     // Whether the later pass makes a value from what the forward pass keeps, although a kernel makes it with others.
     const auto isMadeAgain = [&](uint32_t value) {
-      return std::ranges::none_of(readers[value], [&](uint32_t reader) { return early[reader]; }) &&
-             ofWriters(value, [&](uint32_t writer) {
-               return std::ranges::none_of(of[writer].read,
-                                           [&](const auto &read) { return writers.contains(read.first); });
+      return std::ranges::all_of(readers[value], isLater) && std::ranges::none_of(writers[value], [&](uint32_t writer) {
+               return std::ranges::any_of(of[writer].read,
+                                          [&](const auto &read) { return writers.contains(read.first); });
              });
     };
     std::set<uint32_t> kept; // values
     for (uint32_t i = 0; i < steps; ++i)
       for (const auto &[value, slot] : of[i].read) {
-        if (!product[i])
+        if (!isLater(i))
           break;
         readLater.insert(slot);
-        if (ofWriters(value, [&](uint32_t writer) { return bool(product[writer]); }))
+        const auto found = writers.find(value);
+        if (found == writers.end() || std::ranges::all_of(found->second, isLater))
           continue;
         if (isMadeAgain(value)) {
-          for (const uint32_t writer : writers[value])
+          for (const uint32_t writer : found->second)
             for (const auto &[source, from] : of[writer].read)
               readLater.insert(from);
         } else if (kept.insert(value).second && !keptForward.contains(slot)) {
-          use.layers[layers[i]].keptGradients += static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
+          use.layers[layerOf(*segment.steps()->Get(i))].keptGradients +=
+              static_cast<double>(arenaBytes(*program.slots()->Get(slot)));
         }
       }
-    for (uint32_t i = 0; i < steps; ++i) {
-      later[i] = product[i] || (!early[i] && std::ranges::all_of(of[i].read, [&](const auto &read) {
-                   return kept.contains(read.first) ||
-                          ofWriters(read.first, [&](uint32_t writer) { return bool(later[writer]); });
-                 }));
-      if (later[i])
-        weightSteps.insert(segment.steps()->Get(i));
-    }
   }
 
   void addTime(const plan::Segment &segment, const plan::Step &step, double seconds, double work) {
     std::map<std::string, double> shares = gradientsOf(step);
     if (shares.empty())
-      shares[layerAt(step)] = 1;
+      shares[layerOf(step)] = 1;
     double all = 0;
     for (const auto &[path, share] : shares)
       all += share;
@@ -206,14 +155,15 @@ private:
       LayerCost &layer = use.layers[path];
       (isForward(segment) ? layer.forward : layer.backward) += seconds * share / all;
       (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
-      if (weightSteps.count(&step))
+      if (isOfWeights(step))
         layer.weightGradient += seconds * share / all;
     }
   }
 
   static bool isForward(const plan::Segment &segment) { return segment.kind() == plan::SegmentKind::Forward; }
 
-  /// Between the ends of two steps that compute, the time belongs to the layer of the second.
+  /// Between the ends of two steps that compute, the time belongs to the layer of the second, but for what it waits for
+  /// the end of a collective: to the layer of that.
   void times() {
     constexpr int32_t measured = 1; // microbatch
     std::vector<StepSpan> spans = timeline;
@@ -234,25 +184,32 @@ private:
       if (!isPass(segment.kind()))
         addEnds(segment.kind() == plan::SegmentKind::Begin, step, seconds);
       const bool counts = isPass(segment.kind()) && program.train()->Get(span.action)->microbatch() == measured;
-      if (counts && waitedFor.contains(&step))
-        exchanges[layerAt(step)] += seconds;
+      if (counts && collective && step.role() == plan::StepRole::InputGradient) // earlier layers wait for it
+        exchanges[layerOf(step)] += seconds;
       if (span.stream != 0) {
         if (counts && collective) {
           addTime(segment, step, 0, 0);
           aside.push_back(span);
           if (span.stream == ends) {
-            LayerCost &layer = use.layers[layerAt(step)];
+            LayerCost &layer = use.layers[layerOf(step)];
             (isForward(segment) ? layer.exchangesForward : layer.exchangesBackward) = true;
             if (!isForward(segment))
-              exchanged[layerAt(step)] = span.end;
+              exchanged[layerOf(step)] = span.end;
           }
         }
         continue;
       }
       if (counts) {
-        addTime(segment, step, std::max(0.0, span.end - clock - less), collective ? 0 : seconds);
+        const StepSpan *before = nullptr; // of the collectives that end before the step begins, the last one
+        for (const StepSpan &other : aside)
+          if (other.end > clock && other.end <= span.begin && (!before || other.end > before->end))
+            before = &other;
+        const double waits = before ? before->end - clock : 0;
+        if (before)
+          addTime(segmentOf(*before), *segmentOf(*before).steps()->Get(before->step), waits, 0);
+        addTime(segment, step, std::max(0.0, span.end - clock - waits - less), collective ? 0 : seconds);
         if (!isForward(segment))
-          computed[layerAt(step)].push_back(span);
+          computed[layerOf(step)].push_back(span);
         if (first < 0)
           first = clock;
         last = std::max(last, span.end);
@@ -306,7 +263,7 @@ private:
     const plan::Tensor *tensor = tensorOf(*program.slots()->Get(slot));
     if (!tensor || tensor->kind() == plan::TensorKind::Metric || tensor->kind() == plan::TensorKind::Scalar)
       return "";
-    return layerOf(cleave::text(tensor->name()));
+    return layerOf(*tensor);
   }
 
   size_t groupOf(uint32_t entry) {
@@ -399,7 +356,7 @@ private:
         use.others += bytes;
         continue;
       }
-      LayerCost &layer = use.layers[layerAt(cleave::text(tensor->name()))];
+      LayerCost &layer = use.layers[layerOf(*tensor)];
       (tensor->kind() == plan::TensorKind::Parameter  ? layer.parameters
        : tensor->kind() == plan::TensorKind::Gradient ? layer.gradients
        : tensor->kind() == plan::TensorKind::State    ? layer.states
@@ -425,7 +382,7 @@ private:
     std::map<uint32_t, std::string> writers; // of values that no other layer has read yet
     for (uint32_t i = 0; i < length(segment.steps()); ++i) {
       const plan::Step &step = *segment.steps()->Get(i);
-      const std::string layer = layerAt(step);
+      const std::string layer = layerOf(step);
       uint32_t number = 0;
       check::forEachAccess(
           step, program,
@@ -447,7 +404,7 @@ private:
     if (writers.empty())
       for (uint32_t i = 0; i < length(segment.steps()); ++i) {
         const plan::Step &step = *segment.steps()->Get(i);
-        const std::string layer = layerAt(step);
+        const std::string layer = layerOf(step);
         check::forEachAccess(
             step, program,
             [&](const check::Access &access) {
@@ -457,7 +414,7 @@ private:
             &plan);
       }
     const auto found = writers.find(slot);
-    return found == writers.end() ? last : found->second;
+    return found == writers.end() ? std::string() : found->second;
   }
 
   /// Follows the slots that live within a segment from their first to their last step.
@@ -480,7 +437,7 @@ private:
     double live = 0;
     for (uint32_t i = 0; i < steps; ++i) {
       live += change[i];
-      double &most = use.layers[layerAt(*segment.steps()->Get(i))].transient;
+      double &most = use.layers[layerOf(*segment.steps()->Get(i))].transient;
       most = std::max(most, live);
     }
   }
@@ -492,7 +449,7 @@ private:
       const plan::Segment &segment = *program.segments()->Get(s);
       for (uint32_t i = 0; segment.kind() == plan::SegmentKind::Forward && i < length(segment.steps()); ++i)
         if (segment.steps()->Get(i)->op_type() == plan::StepOp::Attention)
-          with.push_back(layerAt(*segment.steps()->Get(i)));
+          with.push_back(layerOf(*segment.steps()->Get(i)));
     }
     for (const std::string &layer : with)
       use.layers[layer].scores += all / static_cast<double>(with.size());
@@ -516,19 +473,14 @@ private:
   const AlikeRanks &own;
   const plan::Program &program;
   const DeviceKind &kind;
-  const LayerOf &layerOf;
   const double zeroShare;
   PlanCosts use;
   std::map<uint32_t, size_t> groups;           ///< PlanCosts::groups, by the rank's entry
   std::map<uint32_t, std::string> keptForward; ///< slots of the forward pass, with the layers that write them
   std::set<uint32_t> readLater;                ///< slots that steps for gradients of weights read
-  std::set<const plan::Step *> weightSteps;
-  std::set<const plan::Step *> waitedFor;  ///< collectives of the backward pass for which earlier layers wait
-  std::map<std::string, double> exchanges; ///< seconds of these, by layer
+  std::map<std::string, double> exchanges;     ///< seconds of collectives for which earlier layers wait, by layer
   std::map<const plan::Step *, double> saved;
   std::map<uint32_t, std::string> writers;
-  std::map<uint32_t, std::string> layerOfLine; ///< of ops outside any module, by location
-  std::string last;                            ///< layer
 };
 
 } // namespace
@@ -539,7 +491,7 @@ double secondsOf(const SumGroup &group, plan::CollectiveKind kind, double bytes)
 }
 
 SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
-                        const LayerOf &layerOf, int64_t dataRanks) {
+                        int64_t dataRanks) {
   SimulateOptions options{.timeline = true, .devices = devices};
   std::shared_ptr<const PlanFile> ranks;
   double zeroShare = 1;
@@ -554,7 +506,7 @@ SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const st
   for (size_t c = 0; c < simulation.ranks.classes.size(); ++c) {
     const size_t kind = simulation.ranks.classes[c].kind;
     const DeviceKind &device = cluster.devices[kind];
-    KindCosts costs{LayerMeasure(plan, cluster, simulation, c, layerOf, zeroShare).run(), usableBytes(device)};
+    KindCosts costs{LayerMeasure(plan, cluster, simulation, c, zeroShare).run(), usableBytes(device)};
     const auto passes = [](const KindCosts &one) { return one.costs.total.forward + one.costs.total.backward; };
     if (const auto [known, fresh] = kinds.emplace(kind, all.size()); fresh)
       all.push_back(std::move(costs));

@@ -6,7 +6,6 @@
 #include "partitioner/cost/Collectives.h"
 #include "runtime/plan/PlanTypes.h"
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -70,14 +69,11 @@ struct KindCosts {
 /// The costs on all kinds of devices of a site, those of the slowest first: it decides the times.
 using SiteCosts = std::vector<KindCosts>;
 
-/// Maps the path of a step or tensor to its layer; empty: the layer of the step before.
-using LayerOf = std::function<std::string(const std::string &path)>;
-
 /// Simulates `plan`, which has one stage, at least three microbatches and a joined backward pass, and has passed the
 /// checks of its structure. The second microbatch gives the times of layers: parameters are gathered before the first
 /// one, and gradients summed after the last. `devices`: see SimulateOptions. `dataRanks`: how many ranks there are
 /// along axis dp instead of those of the plan, each with as many rows; 0: those of the plan. Throws as simulate() does.
 SiteCosts measureLayers(const plan::Plan &plan, const Cluster &cluster, const std::vector<uint32_t> &devices,
-                        const LayerOf &layerOf, int64_t dataRanks = 0);
+                        int64_t dataRanks = 0);
 
 } // namespace cleave::partitioner

@@ -43,10 +43,10 @@ constexpr double elementCharge = 16;
 /// The estimate by which stages are cut: FLOPs, and a charge for each element of the results.
 double costOf(mlir::Operation *op);
 
-/// Sets cleave.stage on every op of @forward and @eval: by the strategy's `stages`, else by the code's stage(k) marks,
-/// else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy with its stages.
-/// Throws userError if there are more stages than layers with parameters, if marks do not count up to pp, if a path is
-/// not a layer, or if a stage has no parameters.
+/// Sets cleave.stage and cleave.layer on every op of @forward and @eval: by the strategy's `stages`, else by the code's
+/// stage(k) marks, else balanced by cost, with all uses of a buffer that changes in one stage. Returns the strategy
+/// with its stages. Throws userError if there are more stages than layers with parameters, if marks do not count up to
+/// pp, if a path is not a layer, or if a stage has no parameters.
 Decisions assignStages(mlir::ModuleOp module, Decisions strategy);
 
 /// Whether an op is a view, a cast, a broadcast or a mark. Those of inputs and parameters are rematerialised in the

@@ -290,9 +290,10 @@ Limits limitsOfBuffers(func::FuncOp forward, func::FuncOp eval) {
   return limits;
 }
 
-void setStage(const Layer &layer, int64_t stage) {
-  for (Operation *op : layer.ops)
-    op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
+void setStage(Operation *op, const Layer &layer, int64_t stage) {
+  op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
+  if (!layer.path.empty())
+    op->setAttr(ir::attr::layer, StringAttr::get(op->getContext(), layer.path));
 }
 
 } // namespace
@@ -325,7 +326,8 @@ Decisions assignStages(ModuleOp module, Decisions strategy) {
   std::map<std::pair<std::string, int>, int64_t> stageOf; // by path and number of earlier uses
   std::map<std::string, int> seen;
   for (size_t i = 0; i < layers.size(); ++i) {
-    setStage(layers[i], stages[i]);
+    for (Operation *op : layers[i].ops)
+      setStage(op, layers[i], stages[i]);
     int occurrence = seen[layers[i].path]++;
     // A later use is listed only if it begins a stage; otherwise it is in the current stage.
     const bool begins = stages[i] > (i ? stages[i - 1] : 0);
@@ -354,7 +356,7 @@ Decisions assignStages(ModuleOp module, Decisions strategy) {
         current = std::max(current, stage);
       const auto [earliest, latest] = limits.at(op);
       current = std::min(std::max(current, earliest), latest);
-      op->setAttr(ir::attr::stage, IntegerAttr::get(IntegerType::get(op->getContext(), 64), current));
+      setStage(op, layer, current);
     }
   }
   if (count > 1)

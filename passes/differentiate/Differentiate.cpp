@@ -152,8 +152,9 @@ void addWeights(ModuleOp module, func::FuncOp forward) {
   }
   (void)weights.eraseArguments(unused);
   for (Operation &op : weights.front().without_terminator())
-    if (Attribute stage = loss ? loss->getAttr(ir::attr::stage) : Attribute())
-      op.setAttr(ir::attr::stage, stage);
+    for (StringRef name : {ir::attr::stage, ir::attr::layer})
+      if (Attribute attribute = loss ? loss->getAttr(name) : Attribute())
+        op.setAttr(name, attribute);
 }
 
 /// Replaces the results of kind Weight by arguments of kind Metric; returns these.

@@ -206,6 +206,8 @@ void batchKernels(ProgramBuilder &program, SegmentDraft &draft) {
         batch->location = program.tables.string("");
     }
     batch->path = program.tables.string(joinPaths(program.tables.plan, members));
+    batch->role = members.front()->role;
+    batch->layer = members.front()->layer, batch->last_layer = members.back()->last_layer;
     batch->op.Set(std::move(op));
     made.push_back(std::move(batch));
     touched.emplace_back(slots.begin(), slots.end());

@@ -3,6 +3,7 @@
 
 #include "ir/dist/Dist.h"
 #include "ir/graph/Graph.h"
+#include "partitioner/stages/Layers.h"
 #include "passes/export/Actions.h"
 #include "passes/export/Segment.h"
 #include "passes/export/Streams.h"
@@ -105,8 +106,8 @@ void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, c
   plan.schedule = applied.decisions.schedule;
   for (const int64_t samples : {options.batch, options.evalBatch})
     if (samples > std::numeric_limits<int32_t>::max())
-      throw userError(fmt::format("batch: a batch has at most {} samples, found {}",
-                                  std::numeric_limits<int32_t>::max(), samples));
+      throw userError(
+          fmt::format("batch: a batch has at most {} samples, found {}", std::numeric_limits<int32_t>::max(), samples));
   plan.microbatches = static_cast<uint32_t>(applied.decisions.microbatches);
   plan.batch = static_cast<uint32_t>(options.batch);
   plan.eval_batch = static_cast<uint32_t>(options.evalBatch);
@@ -220,8 +221,9 @@ std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applie
 
 PlanBuilder::PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target,
                          CollectiveStreams streams)
-    : applied(applied), options(options), target(target), streams(streams), tables(plan, applied.decisions.mesh),
-      kernels(target), training(applied, false), evaluation(applied, true) {
+    : applied(applied), options(options), target(target), streams(streams),
+      tables(plan, applied.decisions.mesh, partitioner::layersNamed(applied.decisions)), kernels(target),
+      training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);
   plan.ranks.resize(static_cast<size_t>(applied.decisions.mesh.ranks()));
   tables.string("");

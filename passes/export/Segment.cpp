@@ -47,12 +47,61 @@ std::unique_ptr<plan::ViewT> SegmentBuilder::view(Value value, int64_t offset, A
   return made;
 }
 
+/// The role of a step whose op has none.
+static plan::StepRole usualRole(plan::SegmentKind kind) {
+  switch (kind) {
+  case plan::SegmentKind::Backward:
+  case plan::SegmentKind::InputGradient:
+    return plan::StepRole::InputGradient;
+  case plan::SegmentKind::WeightGradient:
+    return plan::StepRole::WeightGradient;
+  case plan::SegmentKind::Reduce:
+    return plan::StepRole::Gradients;
+  case plan::SegmentKind::Update:
+    return plan::StepRole::Optimizer;
+  case plan::SegmentKind::Begin:
+    return plan::StepRole::Parameters;
+  case plan::SegmentKind::Weights:
+  case plan::SegmentKind::ReduceWeights:
+    return plan::StepRole::Metrics;
+  case plan::SegmentKind::Forward:
+  case plan::SegmentKind::Eval:
+    break;
+  }
+  return plan::StepRole::Forward;
+}
+
+static bool isPass(plan::SegmentKind kind) { return usualRole(kind) <= plan::StepRole::WeightGradient; }
+
+/// An op that has no layer, because no op of the model became it, belongs in the passes to the layer of the step
+/// before.
+void SegmentBuilder::describe(Operation *from, plan::StepT &step) const {
+  const auto textOf = [&](StringRef name) {
+    auto text = from->getAttrOfType<StringAttr>(name);
+    return text ? text.getValue() : StringRef();
+  };
+  const StringRef role = textOf(ir::attr::role), layer = textOf(ir::attr::layer), last = textOf(ir::attr::lastLayer);
+  step.role = role == ir::role::weightGradient ? plan::StepRole::WeightGradient
+              : role == ir::role::gradients    ? plan::StepRole::Gradients
+              : role == ir::role::parameters   ? plan::StepRole::Parameters
+              : role == ir::role::metrics      ? plan::StepRole::Metrics
+                                               : usualRole(draft.segment->kind);
+  if (!layer.empty())
+    step.layer = program.tables.string(layer.str());
+  else if (isPass(draft.segment->kind) && !draft.segment->steps.empty())
+    step.layer = draft.segment->steps.back()->last_layer;
+  else
+    step.layer = program.tables.layerOf(textOf(ir::attr::parameter).str());
+  step.last_layer = last.empty() ? step.layer : program.tables.string(last.str());
+}
+
 void SegmentBuilder::append(Operation *from, plan::StepOpUnion op) {
   auto step = std::make_unique<plan::StepT>();
   step->op = std::move(op);
   auto path = from->getAttrOfType<StringAttr>(ir::attr::path);
   step->path = program.tables.string(path ? path.getValue().str() : "");
   step->location = program.tables.string(locationOf(from->getLoc()));
+  describe(from, *step);
   step->flops = steps::flops(*step);
   const std::vector<check::Access> accesses = check::accessesOf(*step);
   numberValues(from, *step, accesses);

@@ -115,6 +115,8 @@ private:
   uint32_t made = 0;                             // number of values so far
 
   void append(mlir::Operation *from, plan::StepOpUnion op);
+  /// Sets layers and role.
+  void describe(mlir::Operation *from, plan::StepT &step) const;
 };
 
 /// Appends the steps of an op; throws userError if it has none.

@@ -70,8 +70,19 @@ uint32_t Tables::tensor(const std::string &name, plan::TensorKind kind, plan::DT
     tensor->kind = kind;
     tensor->dtype = dtype;
     tensor->shape = shape;
+    tensor->layer = layerOf(name);
   }
   return found->second;
+}
+
+uint32_t Tables::layerOf(const std::string &name) {
+  for (std::string prefix = name; !prefix.empty();) {
+    if (layers.contains(prefix))
+      return string(prefix);
+    const size_t dot = prefix.rfind('.');
+    prefix.resize(dot == std::string::npos ? 0 : dot);
+  }
+  return string("");
 }
 
 void Tables::linkParameters() {
@@ -85,6 +96,7 @@ void Tables::linkParameters() {
     for (std::string name = tensor->name; !name.empty(); name.resize(name.rfind('.'))) { // "<parameter>.<slot>"
       if (auto found = parameters.find(name); found != parameters.end()) {
         tensor->parameter = found->second;
+        tensor->layer = plan.tensors[static_cast<size_t>(found->second)]->layer;
         break;
       }
       if (name.rfind('.') == std::string::npos)

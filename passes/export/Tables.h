@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,9 @@ struct GroupAxes {
 
 class Tables {
 public:
-  Tables(plan::PlanT &plan, const Mesh &mesh) : plan(plan), mesh(mesh) {}
+  /// `layers`: all layers of the model.
+  Tables(plan::PlanT &plan, const Mesh &mesh, std::set<std::string> layers)
+      : plan(plan), mesh(mesh), layers(std::move(layers)) {}
 
   uint32_t string(const std::string &text);
 
@@ -55,6 +58,8 @@ public:
   plan::TensorT &at(uint32_t tensor) { return *plan.tensors[tensor]; }
   /// Links states and gradients to their parameters. Call when all are registered.
   void linkParameters();
+  /// The layer in whose module a tensor of this name is, as an index of Plan.strings; of "" if in none.
+  uint32_t layerOf(const std::string &name);
 
   /// Makes a label from the attributes `dist.sharding` and `dist.global` (either may be null). `coords`: of any rank of
   /// the class.
@@ -71,6 +76,7 @@ public:
   const Mesh &mesh;
 
 private:
+  const std::set<std::string> layers;
   std::map<std::string, uint32_t> strings;
   std::map<std::string, uint32_t> tensors;
   std::map<std::pair<std::string, std::vector<uint32_t>>, uint32_t> groups;

@@ -109,6 +109,31 @@ mlir::StringAttr joinPaths(mlir::MLIRContext *context, const std::vector<mlir::O
   return paths.empty() ? nullptr : mlir::StringAttr::get(context, text);
 }
 
+/// The first and the last layer of the ops but for constants, which layers share. A kernel computes gradients of
+/// weights if all of its ops do that: an op of another role is waited for.
+void mergeOrigins(const std::vector<mlir::Operation *> &ops, ir::FusionOp fusion) {
+  const auto hasLayer = [](mlir::Operation *op) {
+    return op->hasAttr(ir::attr::layer) && !mlir::isa<ir::ConstantOp>(op);
+  };
+  if (const auto first = llvm::find_if(ops, hasLayer); first != ops.end()) {
+    const mlir::Attribute layer = (*first)->getAttr(ir::attr::layer),
+                          last = (*llvm::find_if(llvm::reverse(ops), hasLayer))->getAttr(ir::attr::layer);
+    fusion->setAttr(ir::attr::layer, layer);
+    if (last != layer)
+      fusion->setAttr(ir::attr::lastLayer, last);
+  }
+  const auto weights = mlir::StringAttr::get(fusion.getContext(), ir::role::weightGradient),
+             sums = mlir::StringAttr::get(fusion.getContext(), ir::role::gradients);
+  llvm::SmallSetVector<mlir::Attribute, 2> roles;
+  for (mlir::Operation *op : ops)
+    if (!mlir::isa<ir::ConstantOp>(op))
+      roles.insert(op->getAttr(ir::attr::role));
+  if (roles.size() == 1 && roles[0])
+    fusion->setAttr(ir::attr::role, roles[0]);
+  else if (roles.size() == 2 && roles.contains(weights) && roles.contains(sums))
+    fusion->setAttr(ir::attr::role, weights);
+}
+
 ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &ops) {
   mlir::MLIRContext *context = ops[0]->getContext();
   auto [inputs, outputs] = groups.border(ops);
@@ -141,6 +166,7 @@ ir::FusionOp makeFusion(Groups &groups, const std::vector<mlir::Operation *> &op
 
   if (mlir::StringAttr path = joinPaths(context, ops))
     fusion->setAttr(ir::attr::path, path);
+  mergeOrigins(ops, fusion);
   for (llvm::StringRef name : {llvm::StringRef(ir::attr::phase), llvm::StringRef(ir::attr::stage)})
     if (mlir::Attribute value = last->getAttr(name))
       fusion->setAttr(name, value);

@@ -64,7 +64,7 @@ void shift(Variance v) {
   mlir::Operation *mean = v.mean.getDefiningOp();
   GraphBuilder e{mlir::OpBuilder(mean)};
   llvm::SmallVector<mlir::NamedAttribute> marks; // without its sharding, which does not apply to intermediate values
-  for (llvm::StringRef name : {llvm::StringRef(ir::attr::path), llvm::StringRef(ir::attr::phase)})
+  for (llvm::StringRef name : {ir::attr::path, ir::attr::layer, ir::attr::role, ir::attr::phase})
     if (mlir::Attribute mark = op->getAttr(name))
       marks.emplace_back(mlir::StringAttr::get(op->getContext(), name), mark);
   e.setOrigin(op->getLoc(), marks);

@@ -143,10 +143,9 @@ void split(ir::ReduceOp op, bool gpu) {
   mlir::Value final = castTo(b, op.getLoc(), total.getResult(), result.getElementType());
   for (mlir::NamedAttribute attribute : op->getDiscardableAttrs())
     final.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());
-  if (mlir::Attribute path = op->getAttr(ir::attr::path))
-    for (mlir::Value made : llvm::SmallVector<mlir::Value>{joint, input, partial.getResult(), total.getResult()})
-      if (made != op.getInput())
-        made.getDefiningOp()->setAttr(ir::attr::path, path);
+  for (mlir::Value made : llvm::SmallVector<mlir::Value>{joint, input, partial.getResult(), total.getResult()})
+    if (made != op.getInput() && made.getDefiningOp() != final.getDefiningOp())
+      ir::copyOrigin(op, made.getDefiningOp());
   op.getResult().replaceAllUsesWith(final);
   op.erase();
 }

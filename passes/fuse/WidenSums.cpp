@@ -28,8 +28,7 @@ void widenSums(mlir::Block &block) {
     mlir::OpBuilder b(sum);
     auto type = mlir::cast<mlir::RankedTensorType>(sum.getInput().getType()).clone(b.getF32Type());
     auto wide = ir::CastOp::create(b, sum.getLoc(), type, sum.getInput());
-    if (mlir::Attribute path = sum->getAttr(ir::attr::path))
-      wide->setAttr(ir::attr::path, path);
+    ir::copyOrigin(sum, wide);
     auto made = ir::ReduceOp::create(b, sum.getLoc(), sum.getKind(), wide.getResult(), sum.getDims());
     ir::copyMarks(cast, made);
     cast.getResult().replaceAllUsesWith(made.getResult());

@@ -205,8 +205,11 @@ private:
                               !layer.path.empty() && (!hasLists || partitioner::isListMember(layer.path)) &&
                                   seen.insert(layer.path).second,
                               layer.tiedTo, layer.tiedShare});
-      if (!layer.path.empty())
-        lastLayer = layer.kept, kept.insert(layer.kept);
+      if (!layer.path.empty()) {
+        lastLayer = layer.kept;
+        if (kept.insert(layer.kept).second)
+          keptLayers.push_back(layer.kept);
+      }
     }
     names = partitioner::LayerNames({}, std::move(kept));
     input.request.mixesRows = mixesRows(rows);
@@ -285,12 +288,11 @@ private:
 
   /// The costs of the layers in a trial plan whose ranks lie at a site. `dataRanks`: see measureLayers.
   SiteCosts costsAt(Site site, const PlanFile &trial, int64_t dataRanks = 0) const {
-    const auto layerOfPath = [&](const std::string &path) { return layerOf(path); };
     if (sites.networkShare(site) == 1)
-      return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), layerOfPath, dataRanks);
+      return partitioner::measureLayers(trial.plan(), cluster, sites.devices(site), dataRanks);
     Cluster shared = cluster;
     shared.network->gbPerS *= sites.networkShare(site);
-    return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), layerOfPath, dataRanks);
+    return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), dataRanks);
   }
 
   /// Compiles the trial plans of several splits at the same time. Each worker has models of its own, because an MLIR
@@ -334,6 +336,7 @@ private:
     trial.trial = true;
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
+    trial.strategy.stages = {keptLayers}; // so that the plan's layers are those
     return trial;
   }
 
@@ -734,6 +737,7 @@ private:
   std::map<SplitChoice, std::optional<partitioner::SolvedLayouts>> solved;
   std::vector<partitioner::ModelLayer> modelLayers;
   partitioner::LayerNames names{{}};
+  std::vector<std::string> keptLayers; ///< of the reduced model
   std::string lastLayer, pinnedText;
   bool hasLists = false, marked = false, alikeAlongData = false;
   std::map<std::pair<int64_t, int64_t>, bool> replicasApart; ///< by the sizes of the axes dp and tp

@@ -91,8 +91,7 @@ void readTransposed(BlockArgument argument, NamedAttrList &attributes, ir::Trans
   argument.setType(stashed.getType());
   OpBuilder b = OpBuilder::atBlockBegin(argument.getOwner());
   auto asBefore = ir::TransposeOp::create(b, stashed.getLoc(), argument, inverse);
-  if (Attribute path = stashed->getAttr(ir::attr::path))
-    asBefore->setAttr(ir::attr::path, path);
+  ir::copyOrigin(stashed, asBefore);
   for (auto [of, ofOp] : {std::pair<StringRef, StringRef>(dist::attr::sharding, dist::attr::shardings),
                           std::pair<StringRef, StringRef>(dist::attr::global, dist::attr::globals)}) {
     if (Attribute attribute = attributes.erase(of))

@@ -19,11 +19,13 @@ llvm::SmallVector<Value> orderedOperands(Operation *op) {
   return operands;
 }
 
-/// Discardable attributes, without the module path if the op has operands.
+/// Discardable attributes, without the layer and, if the op has operands, the module path.
 llvm::SmallVector<NamedAttribute> placing(Operation *op) {
   llvm::SmallVector<NamedAttribute> attributes(op->getDiscardableAttrs());
-  if (op->getNumOperands() != 0)
-    llvm::erase_if(attributes, [](NamedAttribute attribute) { return attribute.getName() == ir::attr::path; });
+  llvm::erase_if(attributes, [op](NamedAttribute attribute) {
+    return attribute.getName() == ir::attr::layer ||
+           (attribute.getName() == ir::attr::path && op->getNumOperands() != 0);
+  });
   return attributes; // MLIR sorts them by name
 }
 

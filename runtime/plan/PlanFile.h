@@ -13,7 +13,7 @@ namespace cleave {
 
 /// The version of the plan format that this program writes. It reads plans of the same major version with an equal or
 /// smaller minor version. docs/plan.md, "Versions", says which change raises which number.
-constexpr uint32_t formatMajor = 3, formatMinor = 12;
+constexpr uint32_t formatMajor = 3, formatMinor = 13;
 
 class PlanFile {
 public:

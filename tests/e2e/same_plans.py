@@ -108,6 +108,7 @@ class Schema:
         for name, body in re.findall(r"\b(?:table|struct)\s+(\w+)\s*\{([^}]*)\}", text):
             self.tables[name] = dict(re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)[^;]*;", body))
         self.unions = set(re.findall(r"\bunion\s+(\w+)", text))
+        self.texts = set(re.findall(r"(\w+)\s*:\s*\[?uint\]?\s*\(index: \"Plan.strings\"\)", text))
 
     def shape(self, kind):
         """The form of a type's values: "list of ...", "table", "text" or "number"."""
@@ -123,7 +124,20 @@ class Schema:
         subprocess.run([self.flatc, "--json", "--strict-json", "--defaults-json", "--raw-binary", "-o", folder, self.path, "--",
                         payload], check=True)
         with open(os.path.join(folder, "payload.json"), encoding="utf-8") as made:
-            return json.load(made)
+            return self.with_texts(json.load(made))
+
+    def with_texts(self, plan):
+        """A plan with texts for the indices of its table of texts, whose order does not matter."""
+        strings = plan.pop("strings")
+
+        def replaced(value):
+            if isinstance(value, list):
+                return [replaced(one) for one in value]
+            if isinstance(value, dict):
+                return {name: strings[one] if name in self.texts and isinstance(one, int) else replaced(one) for name, one in value.items()}
+            return value
+
+        return replaced(plan)
 
 
 class Comparison:
@@ -216,6 +230,11 @@ class Run:
         return [self.command([tool, *page, self.plan()])[1] for page in (["show"], ["explain"], ["simulate"])]
 
 
+def of_content(text):
+    """The text without a plan's hash and size, which change with its format."""
+    return re.sub(r"plan [0-9a-f]{6}|, [0-9]+ bytes", "", text)
+
+
 def lines(name, a, b):
     """The first lines in which two texts differ."""
     for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue="(nothing)"):
@@ -235,9 +254,7 @@ def compare(builds, case, fields, pages, statuses):
         if before.status not in (0, 2, 3):
             return f"both builds fail with status {before.status}"
         printed = [run.printed for run in (before, after)]
-        if fields:  # a plan's hash and size change with its format
-            printed = [re.sub(r"plan [0-9a-f]{6} for|, [0-9]+ bytes", "", text) for text in printed]
-        found = [lines("what is printed", *printed)]
+        found = [lines("what is printed", *map(of_content, printed) if fields else printed)]
         written = [run.file for run in (before, after)]
         if [os.path.exists(file) for file in written] not in ([True, True], [False, False]):
             found.append("one build writes a file, the other does not")
@@ -253,7 +270,8 @@ def compare(builds, case, fields, pages, statuses):
             elif not same:
                 found.append("the predictions differ")
         if pages and before.plan() and after.plan():
-            found += [lines(page, *texts) for page, *texts in zip(("show", "explain", "simulate"), before.pages(), after.pages())]
+            shown = zip(("show", "explain", "simulate"), before.pages(), after.pages())
+            found += [lines(page, *map(of_content, texts) if fields else texts) for page, *texts in shown]
         return "\n  ".join(filter(None, found))
 
 

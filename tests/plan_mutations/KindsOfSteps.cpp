@@ -111,9 +111,7 @@ std::vector<Kind> kindsOfSteps() {
       {"a sum that takes the maximum",
        [](Altered &a) { return allReduce(a, [](auto &op, auto &, auto &) { op.reduce = ReduceKind::Max; }); }},
       {"a collective of another kind",
-       [](Altered &a) {
-         return allReduce(a, [](auto &op, auto &, auto &) { op.kind = CollectiveKind::Broadcast; });
-       }},
+       [](Altered &a) { return allReduce(a, [](auto &op, auto &, auto &) { op.kind = CollectiveKind::Broadcast; }); }},
       {"a collective into another slot",
        [](Altered &a) {
          return alter<CollectiveT>(
@@ -167,39 +165,39 @@ std::vector<Kind> kindsOfSteps() {
       {"a product into another slot",
        [](Altered &a) {
          return alter<MatmulT>(
-             a,
-             [&](auto &op, auto &place) { return like(a, *place.program, op.c->slot, place.segment->slots) >= 0; },
+             a, [&](auto &op, auto &place) { return like(a, *place.program, op.c->slot, place.segment->slots) >= 0; },
              [&](auto &op, auto &place) {
                op.c->slot = static_cast<uint32_t>(like(a, *place.program, op.c->slot, place.segment->slots));
              });
        }},
       {"a stride twice as long",
        [](Altered &a) {
-         return alter<MatmulT>(a, [](auto &op, auto &) { return op.m > 1 && op.k > 1; },
-                               [](auto &op, auto &) { op.a->strides[op.a->strides.size() - 2] *= 2; });
+         return alter<MatmulT>(
+             a, [](auto &op, auto &) { return op.m > 1 && op.k > 1; },
+             [](auto &op, auto &) { op.a->strides[op.a->strides.size() - 2] *= 2; });
        }},
       {"a convolution with another stride",
        [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.stride_h += op.ih + 1; }); }},
-      {"a convolution with more padding", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.pad_top += op.stride_h; }); }},
+      {"a convolution with more padding",
+       [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.pad_top += op.stride_h; }); }},
       {"a convolution in other groups", [](Altered &a) { return each<ConvT>(a, [](auto &op) { op.groups *= 2; }); }},
       {"Winograd's method for another window",
        [](Altered &a) {
-         return alter<ConvT>(a, [](auto &op, auto &) { return op.kh != 3; }, [](auto &op, auto &) { op.winograd = true; });
+         return alter<ConvT>(
+             a, [](auto &op, auto &) { return op.kh != 3; }, [](auto &op, auto &) { op.winograd = true; });
        }},
-      {"a pooling with another window", [](Altered &a) { return each<PoolT>(a, [](auto &op) { op.kh += op.stride_h; }); }},
+      {"a pooling with another window",
+       [](Altered &a) { return each<PoolT>(a, [](auto &op) { op.kh += op.stride_h; }); }},
       {"a kernel's extent times 16", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.extent *= 16; }); }},
       {"a kernel's extent of 2^63 - 1",
-       [](Altered &a) {
-         return kernel(a, [](auto &op, auto &) { op.extent = std::numeric_limits<int64_t>::max(); });
-       }},
+       [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.extent = std::numeric_limits<int64_t>::max(); }); }},
       {"a kernel's extent less one", [](Altered &a) { return kernel(a, [](auto &op, auto &) { --op.extent; }); }},
       {"another kernel",
        [](Altered &a) {
          if (a.plan.kernels.size() < 2)
            return false;
-         return kernel(a, [&](auto &op, auto &) {
-           op.kernel = static_cast<uint32_t>((op.kernel + 1) % a.plan.kernels.size());
-         });
+         return kernel(
+             a, [&](auto &op, auto &) { op.kernel = static_cast<uint32_t>((op.kernel + 1) % a.plan.kernels.size()); });
        }},
       {"an argument left out", [](Altered &a) { return kernel(a, [](auto &op, auto &) { op.args.pop_back(); }); }},
       {"two arguments change places",
@@ -223,41 +221,43 @@ std::vector<Kind> kindsOfSteps() {
                op.args[0] = static_cast<uint32_t>(like(a, *place.program, op.args[0], place.segment->slots));
              });
        }},
-      {"an argument beyond its slot", [](Altered &a) {
-         return alter<KernelT>(a, [](auto &op, auto &) { return op.outputs < op.args.size(); },
-                               [](auto &op, auto &) {
-                                 op.offsets.resize(op.args.size());
-                                 op.offsets[0] += 1 << 20;
-                               });
+      {"an argument beyond its slot",
+       [](Altered &a) {
+         return alter<KernelT>(
+             a, [](auto &op, auto &) { return op.outputs < op.args.size(); },
+             [](auto &op, auto &) {
+               op.offsets.resize(op.args.size());
+               op.offsets[0] += 1 << 20;
+             });
        }},
-      {"a kernel that writes one argument more", [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
+      {"a kernel that writes one argument more",
+       [](Altered &a) { return kernel(a, [](auto &op, auto &) { ++op.outputs; }); }},
       {"a kernel's result in another slot",
        [](Altered &a) {
          return alter<KernelT>(
              a,
+             [&](auto &op, auto &place) { return like(a, *place.program, op.args.back(), place.segment->slots) >= 0; },
              [&](auto &op, auto &place) {
-               return like(a, *place.program, op.args.back(), place.segment->slots) >= 0;
-             },
-             [&](auto &op, auto &place) {
-               op.args.back() =
-                   static_cast<uint32_t>(like(a, *place.program, op.args.back(), place.segment->slots));
+               op.args.back() = static_cast<uint32_t>(like(a, *place.program, op.args.back(), place.segment->slots));
              });
        }},
-      {"a fill left out", [](Altered &a) {
+      {"a fill left out",
+       [](Altered &a) {
          return leaveOut(a, [](const Place &p) { return is(p, StepOp::Fill) && isKind(p, SegmentKind::Begin); });
        }},
       {"a sum that begins at 1",
        [](Altered &a) {
-         return alter<FillT>(a, [](auto &, auto &place) { return isKind(place, SegmentKind::Begin); },
-                             [](auto &op, auto &) { op.value = 1; });
+         return alter<FillT>(
+             a, [](auto &, auto &place) { return isKind(place, SegmentKind::Begin); },
+             [](auto &op, auto &) { op.value = 1; });
        }},
       {"a fill of another slot",
        [](Altered &a) {
          return alter<FillT>(
              a, [](auto &, auto &place) { return isKind(place, SegmentKind::Begin) && place.index > 0; },
-             [](auto &op, auto &place) { op.dst = as<FillT>(*place.segment->steps[0])
-                                                      ? as<FillT>(*place.segment->steps[0])->dst
-                                                      : op.dst + 1; });
+             [](auto &op, auto &place) {
+               op.dst = as<FillT>(*place.segment->steps[0]) ? as<FillT>(*place.segment->steps[0])->dst : op.dst + 1;
+             });
        }},
       {"an update left out",
        [](Altered &a) {
@@ -271,69 +271,87 @@ std::vector<Kind> kindsOfSteps() {
       {"a step twice", [](Altered &a) { return twice(a, [](const Place &) { return true; }); }},
       {"two steps change places",
        [](Altered &a) {
-         return atPlace(a, [](const Place &p) { return p.segment->steps.size() > 1; }, [&](const Place &p) {
-           std::swap(p.segment->steps[p.index], p.segment->steps[a.below(p.segment->steps.size())]);
-         });
+         return atPlace(
+             a, [](const Place &p) { return p.segment->steps.size() > 1; },
+             [&](const Place &p) {
+               std::swap(p.segment->steps[p.index], p.segment->steps[a.below(p.segment->steps.size())]);
+             });
        }},
       {"a step at its segment's end",
        [](Altered &a) {
-         return atPlace(a, [](const Place &p) { return p.index + 1 < p.segment->steps.size(); }, [](const Place &p) {
-           auto &steps = p.segment->steps;
-           std::rotate(steps.begin() + static_cast<long>(p.index), steps.begin() + static_cast<long>(p.index) + 1, steps.end());
-         });
+         return atPlace(
+             a, [](const Place &p) { return p.index + 1 < p.segment->steps.size(); },
+             [](const Place &p) {
+               auto &steps = p.segment->steps;
+               std::rotate(steps.begin() + static_cast<long>(p.index), steps.begin() + static_cast<long>(p.index) + 1,
+                           steps.end());
+             });
        }},
       {"a step of another segment",
        [](Altered &a) {
-         return atPlace(a, [](const Place &p) { return p.program->segments.size() > 1; }, [&](const Place &p) {
-           auto &other = p.program->segments[a.below(p.program->segments.size())]->steps;
-           auto &steps = p.segment->steps;
-           auto moved = std::move(steps[p.index]);
-           steps.erase(steps.begin() + static_cast<long>(p.index));
-           other.insert(other.begin() + static_cast<long>(a.below(other.size() + 1)), std::move(moved));
-         });
+         return atPlace(
+             a, [](const Place &p) { return p.program->segments.size() > 1; },
+             [&](const Place &p) {
+               auto &other = p.program->segments[a.below(p.program->segments.size())]->steps;
+               auto &steps = p.segment->steps;
+               auto moved = std::move(steps[p.index]);
+               steps.erase(steps.begin() + static_cast<long>(p.index));
+               other.insert(other.begin() + static_cast<long>(a.below(other.size() + 1)), std::move(moved));
+             });
        }},
       {"a step that reads another value",
        [](Altered &a) {
          return anyStep(a, [&](const Place &p) { ++p.step().values[a.below(p.step().values.size())]; });
        }},
-      {"a step that says less of its values", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().values.pop_back(); }); }},
+      {"a step that says less of its values",
+       [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().values.pop_back(); }); }},
       {"a segment that leaves another value",
        [](Altered &a) {
-         return atPlace(a, [](const Place &p) { return !p.segment->leaves.empty(); }, [&](const Place &p) {
-           SlotValue &leaves = p.segment->leaves[a.below(p.segment->leaves.size())];
-           leaves.mutate_value(leaves.value() + 1);
-         });
+         return atPlace(
+             a, [](const Place &p) { return !p.segment->leaves.empty(); },
+             [&](const Place &p) {
+               SlotValue &leaves = p.segment->leaves[a.below(p.segment->leaves.size())];
+               leaves.mutate_value(leaves.value() + 1);
+             });
        }},
       {"a segment that says less of what it leaves",
        [](Altered &a) {
-         return atPlace(a, [](const Place &p) { return !p.segment->leaves.empty(); }, [&](const Place &p) {
-           auto &leaves = p.segment->leaves;
-           leaves.erase(leaves.begin() + static_cast<long>(a.below(leaves.size())));
-         });
+         return atPlace(
+             a, [](const Place &p) { return !p.segment->leaves.empty(); },
+             [&](const Place &p) {
+               auto &leaves = p.segment->leaves;
+               leaves.erase(leaves.begin() + static_cast<long>(a.below(leaves.size())));
+             });
        }},
       {"an empty step", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().op.Reset(); }); }},
       {"a path out of range", [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().path = 1u << 30; }); }},
+      {"a layer out of range",
+       [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().last_layer = 1u << 30; }); }},
       {"a location out of range",
        [](Altered &a) { return anyStep(a, [](const Place &p) { p.step().location = 0xffffffff; }); }},
       {"a copy of half the elements",
        [](Altered &a) {
-         return alter<CopyT>(a, [](auto &op, auto &) { return !op.shape.empty() && op.shape[0] > 1; },
-                             [](auto &op, auto &) { op.shape[0] /= 2; });
+         return alter<CopyT>(
+             a, [](auto &op, auto &) { return !op.shape.empty() && op.shape[0] > 1; },
+             [](auto &op, auto &) { op.shape[0] /= 2; });
        }},
-      {"a copy from beyond its slot", [](Altered &a) { return each<CopyT>(a, [](auto &op) { op.src->offset += 1 << 20; }); }},
+      {"a copy from beyond its slot",
+       [](Altered &a) { return each<CopyT>(a, [](auto &op) { op.src->offset += 1 << 20; }); }},
       {"a send left out", [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Send); }); }},
-      {"a receive left out", [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Recv); }); }},
+      {"a receive left out",
+       [](Altered &a) { return leaveOut(a, [](const Place &p) { return is(p, StepOp::Recv); }); }},
       {"a message with another tag", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.tag += 1000; }); }},
       {"a message to another peer", [](Altered &a) { return each<SendT>(a, [](auto &op) { ++op.peer; }); }},
       {"a message on another channel", [](Altered &a) { return each<SendT>(a, [](auto &op) { ++op.channel; }); }},
       {"a message of half the bytes", [](Altered &a) { return each<SendT>(a, [](auto &op) { op.bytes /= 2; }); }},
       {"a look-up of more rows", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.rows *= 2; }); }},
       {"a look-up of more ids", [](Altered &a) { return each<EmbeddingT>(a, [](auto &op) { op.count *= 2; }); }},
-      {"a gather from a longer dimension", [](Altered &a) { return each<GatherT>(a, [](auto &op) { op.extent *= 2; }); }},
+      {"a gather from a longer dimension",
+       [](Altered &a) { return each<GatherT>(a, [](auto &op) { op.extent *= 2; }); }},
       {"random numbers into a slot too small",
        [](Altered &a) {
-         return alter<RandomT>(a, [](auto &op, auto &) { return !op.shape.empty(); },
-                               [](auto &op, auto &) { op.shape[0] *= 4; });
+         return alter<RandomT>(
+             a, [](auto &op, auto &) { return !op.shape.empty(); }, [](auto &op, auto &) { op.shape[0] *= 4; });
        }},
   };
 }

@@ -59,6 +59,9 @@ public:
     messages();
     schedule();
     plan.programs.push_back(w.finish());
+    plan.strings.push_back("a layer");
+    for (const auto &step : plan.programs.back()->segments[forward]->steps)
+      step->layer = step->last_layer = static_cast<uint32_t>(plan.strings.size() - 1), step->role = StepRole::Gradients;
     describe(plan);
   }
 

@@ -75,10 +75,9 @@ const char *kindText(plan::TensorKind kind) {
   return names[size_t(kind)];
 }
 
-/// The source of a collective (Report.h), from its first buffer's tensor and its segment. The compiler sets the path
-/// "gradients" on reductions of gradients in any segment.
-std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Segment &segment,
-                     const plan::Collective &collective, const std::string &path) {
+/// The source of a collective (PlanSummary.h): its first buffer's tensor, or what it works for.
+std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const plan::Step &step,
+                     const plan::Collective &collective) {
   const uint32_t index = collective.buffers()->Get(0)->in();
   for (uint32_t i = 0; program.metrics() && i < program.metrics()->size(); ++i)
     if (program.metrics()->Get(i)->slot() == index)
@@ -100,24 +99,21 @@ std::string sourceOf(const plan::Plan &plan, const plan::Program &program, const
     default:
       break;
     }
-  if (path == "parameters") // gathered, because they are stored in parts
-    return path;
-  switch (segment.kind()) {
-  case plan::SegmentKind::Backward:
-  case plan::SegmentKind::InputGradient:
-  case plan::SegmentKind::WeightGradient:
-    return path == "gradients" ? "gradients" : "activation gradients";
-  case plan::SegmentKind::Reduce:
+  switch (step.role()) {
+  case plan::StepRole::InputGradient:
+  case plan::StepRole::WeightGradient: // gathers what it reads
+    return "activation gradients";
+  case plan::StepRole::Gradients:
     return "gradients";
-  case plan::SegmentKind::Update:
+  case plan::StepRole::Optimizer:
+  case plan::StepRole::Parameters: // gathered, because they are stored in parts
     return "parameters";
-  case plan::SegmentKind::Begin:
-  case plan::SegmentKind::Weights:
-  case plan::SegmentKind::ReduceWeights:
+  case plan::StepRole::Metrics:
     return "loss";
-  default:
-    return "activations";
+  case plan::StepRole::Forward:
+    break;
   }
+  return "activations";
 }
 
 void addCommunication(const plan::Plan &plan, PlanSummary &report) {
@@ -134,8 +130,7 @@ void addCommunication(const plan::Plan &plan, PlanSummary &report) {
           if (group.ranks()->size() < 2 || !collective->buffers() || collective->buffers()->size() == 0)
             return;
           const std::string kind = collectiveName(collective->kind()), axis = text(group.axis());
-          const std::string source =
-              sourceOf(plan, program, segment, *collective, text(plan.strings()->Get(step.path())));
+          const std::string source = sourceOf(plan, program, step, *collective);
           auto &entry =
               collectives.try_emplace({axis, kind, source}, PlanSummary::Collective{kind, axis, source}).first->second;
           entry.bytes += steps::bytesOf(*collective);

@@ -27,14 +27,14 @@
 // LOCAL-LABEL: func.func @stage0.class0.backward(
 // LOCAL: dist.recv {{.*}}stage = 1 : i64, tag = 1 : i64
 // LOCAL-LABEL: func.func @stage0.class0.reduce(
-// LOCAL: dist.all_reduce %arg0, %arg1 {axes = ["dp"], cleave.path = "gradients", kind = "sum"}
+// LOCAL: dist.all_reduce %arg0, %arg1 {axes = ["dp"], cleave.path = "gradients", cleave.role = "gradients", kind = "sum"}
 // LOCAL: dist.all_reduce {{.*}}axes = ["dp", "pp"], cleave.path = "metrics"
 // LOCAL-LABEL: func.func @stage0.class0.update(
 // LOCAL: dist.all_reduce {{.*}}axes = ["tp"]
 // LOCAL: dist.all_reduce {{.*}}axes = ["pp"], cleave.path = "gradient norm"
 // LOCAL-LABEL: func.func @stage1.class0.forward(
 // LOCAL: dist.recv {{.*}}stage = 0 : i64, tag = 0 : i64
-// LOCAL: dist.all_reduce {{.*}}axes = ["tp"], cleave.path = "fc2"
+// LOCAL: dist.all_reduce {{.*}}axes = ["tp"], cleave.layer = "fc2", cleave.path = "fc2"
 // LOCAL-LABEL: func.func @stage1.class0.backward(
 // LOCAL: dist.send {{.*}}stage = 0 : i64, tag = 1 : i64
 // LOCAL: return {{.*}} : tensor<6x4xf32>, tensor<6xf32>

@@ -1,15 +1,24 @@
 // A split backward pass: the gradients of a norm's weights, which read values that no product of weights keeps, are reduced in the
 // pass that computes those. Gradients of a product's weight and of its bias, which read the same values, come later.
 // RUN: cleave-opt %s --assign-stages=mesh=pp=2 --differentiate=microbatches=2 --simplify --build-optimizer --decompose --simplify --apply="mesh=pp=2 microbatches=2 schedule=zb-h1" | FileCheck %s
+// RUN: cleave-opt %s --assign-stages=mesh=dp=1 --differentiate=microbatches=2 --simplify --build-optimizer --decompose --simplify --apply="mesh=dp=1 microbatches=2" | FileCheck %s --check-prefix=JOINED
 
 // CHECK: func.func @stage1.class0.input_gradient(
-// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.path = "norm"
-// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.path = "norm"
+// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.layer = "norm", cleave.path = "norm"
+// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.layer = "norm", cleave.path = "norm"
 // CHECK-NOT: transA
 // CHECK: func.func @stage1.class0.weight_gradient(
 // CHECK-NOT: cleave.path = "norm"
-// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.path = "fc2"
+// CHECK: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.layer = "fc2", cleave.path = "fc2"
 // CHECK: cleave.matmul {{.*}}transA
+
+// A joined pass says which of its ops a split one would do later, if every layer were a stage.
+// JOINED: func.func @stage0.class0.backward(
+// JOINED: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.layer = "norm", cleave.path = "norm", cleave.phase = "backward", cleave.stage
+// JOINED: cleave.reduce{{ +}}sum %{{.*}} dims [0] {cleave.layer = "fc2", {{.*}}cleave.role = "weight_gradient"
+// JOINED: cleave.matmul %{{.*}} {cleave.layer = "fc2", cleave.path = "fc2", cleave.phase = "backward", cleave.stage
+// JOINED: cleave.matmul %{{.*}} {cleave.layer = "fc2", {{.*}}cleave.role = "weight_gradient"{{.*}}transA
+// JOINED: cleave.matmul %{{.*}} {cleave.layer = "fc1", {{.*}}cleave.role = "weight_gradient"{{.*}}transA
 
 module attributes {cleave.optimizer = {name="sgd", lr=0.1:f64, momentum=0.9:f64, clip_norm=0.0:f64}} {
 func.func @forward(%image: tensor<12x4xf32> {cleave.kind="input", cleave.name="image"}, %label: tensor<12xi32> {cleave.kind="input", cleave.name="label"},

@@ -6,9 +6,9 @@
 // CHECK-LABEL: func.func @stage0.class0.forward(
 // CHECK: %[[START:.*]] = dist.shard_offset {axes = ["tp"]{{.*}}size = 10 : i64}
 // CHECK: cleave.embedding {{.*}}%[[START]]
-// CHECK: dist.all_reduce {{.*}}axes = ["tp"], cleave.path = "embed"
+// CHECK: dist.all_reduce {{.*}}axes = ["tp"], cleave.layer = "embed", cleave.path = "embed"
 // CHECK-LABEL: func.func @stage0.class0.reduce(
-// CHECK: dist.all_reduce {{.*}}axes = ["pp"], cleave.path = "gradients", kind = "sum", stages = array<i64: 0, 1>
+// CHECK: dist.all_reduce {{.*}}axes = ["pp"], cleave.path = "gradients", cleave.role = "gradients", kind = "sum", stages = array<i64: 0, 1>
 // CHECK-LABEL: func.func @stage1.class0.forward(
 // CHECK: cleave.matmul {{.*}}-> tensor<6x5xf32>
 // CHECK-NOT: dist.all_gather

@@ -5,7 +5,7 @@
 // RUN: cleave-opt %t.step --recompute=kind=none | FileCheck %s
 
 // CHECK-LABEL: func.func @train
-// CHECK: %[[X:.*]] = cleave.matmul %{{[^,]*}}, %{{[^ ]*}} {cleave.path = "first"
+// CHECK: %[[X:.*]] = cleave.matmul %{{[^,]*}}, %{{[^ ]*}} {cleave.layer = "first", cleave.path = "first"
 // CHECK: %[[Y:.*]] = cleave.relu {{.*}}cleave.path = "norm"
 // CHECK: %[[Z:.*]] = cleave.matmul %[[Y]],
 // CHECK: %[[R:.*]] = cleave.relu %[[Z]]

@@ -49,6 +49,12 @@ func.func @f(%x: tensor<2xf32>) {
   return
 }
 // -----
+func.func @f(%x: tensor<2xf32>) {
+  // expected-error @below {{C8: cleave.role is "gradient", which is no role}}
+  %0 = cleave.exp %x {cleave.role = "gradient"} : tensor<2xf32>
+  return
+}
+// -----
 // expected-error @below {{C2: "cleave.trainable" is on a function}}
 func.func @f() attributes {cleave.trainable = true} {
   return

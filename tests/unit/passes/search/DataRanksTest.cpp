@@ -67,9 +67,7 @@ TEST_CASE("the plan of two ranks along axis dp tells the costs of more") {
   CHECK(groupsOfRanks(table->plan()) == groupsOfRanks(own->plan()));
 
   const Cluster cluster = Cluster::parse(nodes, "the cluster");
-  const auto layerOf = [](const std::string &path) { return path.substr(0, path.find('.')); };
-  const SiteCosts wanted = measureLayers(own->plan(), cluster, {}, layerOf),
-                  got = measureLayers(two->plan(), cluster, {}, layerOf, data);
+  const SiteCosts wanted = measureLayers(own->plan(), cluster, {}), got = measureLayers(two->plan(), cluster, {}, data);
   REQUIRE(got.size() == 1);
   const PlanCosts &right = wanted[0].costs, &found = got[0].costs;
   const double step = right.total.forward + right.total.backward;
