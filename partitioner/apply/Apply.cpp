@@ -181,7 +181,7 @@ Decisions decide(ModuleOp annotated, const Decisions &strategy, const NamedShard
   if (auto train = annotated.lookupSymbol<func::FuncOp>("train"))
     complete.marks = marksOf(train);
   const bool trains = annotated.lookupSymbol("update") != nullptr;
-  if (trains && complete.schedule == searchedSchedule && complete.order.empty())
+  if (trains && complete.scheduleIsOpen())
     chooseSchedule(annotated.lookupSymbol<func::FuncOp>("train"), complete);
   complete.complete(trains);
   return complete;

@@ -20,7 +20,8 @@ namespace {
 /// fill their last wave better with fewer rows are the exception.
 constexpr double slack = 0.97;
 
-/// Stage 2 and 3 of the bounds are measured without ZeRO: what each of its stages divides among the ranks of axis dp.
+/// The bounds TensorAxis and Rows are measured without ZeRO: what each of its stages divides among the ranks of axis
+/// dp.
 PlanCosts dividedByZero(PlanCosts use, int64_t zero, int64_t data) {
   const auto divide = [&](double &bytes, int64_t from) {
     if (zero >= from)
@@ -73,9 +74,9 @@ public:
     }
     for (size_t g = 0; g < groups.size(); ++g)
       if (rowsOf(g))
-        unlessStopped({0, 0, g, 0}, [&] {
+        unlessStopped({0, 0, g, Level::Work}, [&] {
           if (const auto bound = boundOfWork(groups[g]))
-            push(g, 1, *bound);
+            push(g, Level::Work, *bound);
           else
             drop(g, outcome.counts.refused);
         });
@@ -98,11 +99,15 @@ public:
   }
 
 private:
+  /// What the bound of a group comes from so far, see the header. The next thing is a better bound or, after Mesh, the
+  /// estimates.
+  enum class Level : uint8_t { Work, TensorAxis, Rows, Mesh };
+
   struct Entry {
     double bound;
     int64_t zero;
     size_t group;
-    int level;
+    Level level;
     /// The smallest bound first; of equal ones the lowest stage of ZeRO, then the first group.
     bool operator<(const Entry &other) const {
       return std::tuple(bound, zero, group) > std::tuple(other.bound, other.zero, other.group);
@@ -149,7 +154,7 @@ private:
 
   int64_t rowsOf(size_t group) const { return static_cast<int64_t>(schedules[group].size()); }
 
-  void push(size_t group, int level, double bound) {
+  void push(size_t group, Level level, double bound) {
     bounds[group] = bound;
     queue.push({bound, groups[group].split.zero, group, level});
   }
@@ -157,19 +162,19 @@ private:
   using Wanted = std::pair<SplitChoice, Site>;
 
   /// What tighten() measures first for an entry.
-  std::vector<Wanted> wantedBy(const Entry &entry) const {
+  std::vector<Wanted> wantedBy(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
     std::vector<Wanted> wanted;
-    if (entry.level == 3 && !fitsWithLess(group) && boundOfOthers(entry.group) <= entry.bound)
+    if (entry.level == Level::Rows && !fitsWithLess(group) && boundOfOthers(entry.group) <= entry.bound)
       for (const Site site : input.positions(group))
         wanted.emplace_back(group.split, site);
-    if (entry.level < 3)
+    if (entry.level < Level::Rows)
       for (const std::vector<Site> &sites : input.parts(group, group.split.tensor))
         for (const Site site : sites)
-          wanted.emplace_back(entry.level == 1 ? splitOfTensorAxis(group, group.split.recompute)
-                                               : splitOfRows(group, group.split.recompute),
+          wanted.emplace_back(entry.level == Level::Work ? splitOfTensorAxis(group, group.split.recompute)
+                                                         : splitOfRows(group, group.split.recompute),
                               site);
-    if (entry.level == 4 && ranksLack(entry.group))
+    if (entry.level == Level::Mesh && ranksLack(entry.group))
       for (const Site site : input.positions(group)) {
         SplitChoice more = group.split;
         more.recompute = moreThan(more.recompute);
@@ -179,7 +184,7 @@ private:
   }
 
   /// Whether ranks that run the first schedule of a group, which is measured, lack memory and may recompute more.
-  bool ranksLack(size_t number) const {
+  bool ranksLack(size_t number) {
     const PlanGroup &group = groups[number];
     if (!recomputesMore(group))
       return false;
@@ -312,17 +317,14 @@ private:
   }
 
   void tighten(const Entry &entry) {
-    const PlanGroup &group = groups[entry.group];
-    if (entry.level == 1 && !mayFit(group))
-      return drop(entry.group, outcome.counts.prunedByMemory);
     switch (entry.level) {
-    case 1:
-      return boundOfTensorAxis(entry);
-    case 2:
+    case Level::Work:
+      return mayFit(groups[entry.group]) ? boundOfTensorAxis(entry) : drop(entry.group, outcome.counts.prunedByMemory);
+    case Level::TensorAxis:
       return boundOfRows(entry);
-    case 3:
-      return boundOfSplit(entry);
-    default:
+    case Level::Rows:
+      return boundOfMesh(entry);
+    case Level::Mesh:
       return estimate(entry);
     }
   }
@@ -374,10 +376,10 @@ private:
     const PlanGroup &group = groups[entry.group];
     const auto positions = scaledRows(group, group.split.recompute);
     if (!positions) // the group's own split may be possible: marks name axes and sizes
-      return push(entry.group, 2, entry.bound);
-    if (!mayFit(group, *positions, &PlanSearch::scaledRows))
+      return push(entry.group, Level::TensorAxis, entry.bound);
+    if (!mayFit(group, *positions, [&](Recomputation more) { return scaledRows(group, more); }))
       return drop(entry.group, outcome.counts.prunedByMemory);
-    push(entry.group, 2, std::max(entry.bound, lowestOfAnyZero(entry, *positions)));
+    push(entry.group, Level::TensorAxis, std::max(entry.bound, lowestOfAnyZero(entry, *positions)));
   }
 
   /// A lower bound of all rows of a group from costs that are measured without ZeRO: its stages share the bounds of
@@ -491,15 +493,14 @@ private:
   }
 
   /// Whether a plan of the group may fit, if its ranks recompute as much as they can.
-  using Measure = std::optional<Positions> (PlanSearch::*)(const PlanGroup &, Recomputation);
-  bool mayFit(const PlanGroup &group, const Positions &positions, Measure measure) {
+  bool mayFit(const PlanGroup &group, const Positions &positions, auto measure) {
     const auto average = [&](const Positions &some) {
       auto [bytes, capacity] = estimatorOf(input, group, pointersTo(some)).leastBytes();
       return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
     };
     auto [bytes, capacity] = average(positions);
     if (bytes > capacity && recomputesMore(group))
-      if (const auto full = (this->*measure)(group, Recomputation::Full))
+      if (const auto full = measure(Recomputation::Full))
         std::tie(bytes, capacity) = average(*full);
     return fits(bytes, capacity);
   }
@@ -509,10 +510,10 @@ private:
     const bool possible = input.takesRows(group.split.rowsOfRank());
     const auto positions = possible ? measureRows(group, group.split.recompute) : std::nullopt;
     if (!positions)
-      return push(entry.group, 3, entry.bound);
-    if (!mayFit(group, *positions, &PlanSearch::measureRows))
+      return push(entry.group, Level::Rows, entry.bound);
+    if (!mayFit(group, *positions, [&](Recomputation more) { return measureRows(group, more); }))
       return drop(entry.group, outcome.counts.prunedByMemory);
-    push(entry.group, 3, std::max(entry.bound, slack * lowestOfAnyZero(entry, *positions)));
+    push(entry.group, Level::Rows, std::max(entry.bound, slack * lowestOfAnyZero(entry, *positions)));
   }
 
   /// Splitting gradients and parameters among the ranks of axis dp never takes less time, so it is tried only where
@@ -571,19 +572,19 @@ private:
     return bound;
   }
 
-  void boundOfSplit(const Entry &entry) {
+  void boundOfMesh(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
     if (fitsWithLess(group)) {
       fitting.insert(key(group));
       return drop(entry.group, outcome.counts.prunedByBound);
     }
     if (const double bound = boundOfOthers(entry.group); bound > entry.bound)
-      return push(entry.group, 3, bound);
+      return push(entry.group, Level::Rows, bound);
     const auto positions = measurePositions(input, group, recomputeOf(group));
     if (!positions)
       return drop(entry.group, outcome.counts.refused);
     rowsOfMeasured[keyOfAnyRows(group)].insert(group.split.rows);
-    push(entry.group, 4, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
+    push(entry.group, Level::Mesh, std::max(entry.bound, lowestOfAny(entry.group, *positions)));
   }
 
   using Key = std::tuple<SplitChoice, AxisSizes, AxisOrder>;
@@ -742,9 +743,9 @@ private:
   std::map<Key, size_t> numbers;                      ///< of the groups
   std::vector<double> bounds;                         ///< by group, as far as it was looked at
   std::map<Key, std::set<int64_t>> rowsOfMeasured;    ///< of the groups that differ only in their rows
-  std::map<std::tuple<Key, int, size_t>, double> lowestWithout; ///< by level and number of schedules
+  std::map<std::tuple<Key, Level, size_t>, double> lowestWithout; ///< by level and number of schedules
   bool excludesSome = false;
-  mutable std::map<size_t, bool> lacking; ///< by group
+  std::map<size_t, bool> lacking; ///< by group
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
   std::set<Wanted> asked;

@@ -1,11 +1,13 @@
 // Best-first branch and bound over the plans of a space. A group of plans is looked at again and again, each time with
 // a tighter bound, until it is estimated or no longer needs to be:
 //
-//   1  the computation of a rank, as if every split were even and free
-//   2  the layers as measured with this axis tp, this recomputation and many rows: no fewer rows take less time per row
-//   3  the layers as measured with these rows and this recomputation, in the shortest stages
-//   4  the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
-//   5  the estimate of each schedule
+//   Work        the computation of a rank, as if every split were even and free
+//   TensorAxis  the layers as measured with this axis tp, this recomputation and many rows: no fewer rows take less
+//   time
+//               per row
+//   Rows        the layers as measured with these rows and this recomputation, in the shortest stages
+//   Mesh        the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
+//   then        the estimate of each schedule
 //
 // Plans are estimated in stages as even as possible. At the end, the cuts of the best ones are moved as long as that
 // saves time: where microbatches are few, stages that are as long take other times in another order.

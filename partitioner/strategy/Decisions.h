@@ -108,6 +108,8 @@ struct Decisions {
   /// The source of a decision; of recomputation, that of the rule for every layer.
   Origin originOf(const std::string &decision) const;
 
+  /// Whether the schedule is "auto" without an order, which is to be found.
+  bool scheduleIsOpen() const { return schedule == searchedSchedule && order.empty(); }
   /// The number of pipeline stages of the model; each rank runs `chunks` of them.
   int64_t stageCount() const { return mesh.size(AxisRole::Pipeline) * chunks; }
   /// The coordinate on axis pp of the ranks that run a stage. Each chunk runs from the first to the last coordinate;

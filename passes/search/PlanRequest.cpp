@@ -11,15 +11,11 @@ RowState stateOf(const partitioner::DecisionRow &row, const PlanRequest &request
   const bool trains = request.purpose == Purpose::Training;
   if (request.toSearch)
     return partitioner::stateOf(row, request.toSearch->pins, trains || row.word == "mesh");
-  if (trains && isOpen(request.strategy) && row.word == "schedule")
+  if (trains && request.strategy.scheduleIsOpen() && row.word == "schedule")
     return RowState::Open;
   if (row.word == "recompute" && trains && request.strategy.recompute.empty())
     return request.device || !request.cluster.empty() ? RowState::DefaultUnlessMemory : RowState::Default;
   return request.strategy.originOf(std::string(row.word)) == "default" ? RowState::Default : RowState::Pinned;
-}
-
-bool isOpen(const partitioner::Decisions &strategy) {
-  return strategy.schedule == partitioner::searchedSchedule && strategy.order.empty();
 }
 
 std::optional<partitioner::Cluster> clusterOf(const PlanRequest &request) {

@@ -30,9 +30,6 @@ struct PlanRequest : CompileOptions {
 /// plan would not fit its devices; a schedule "auto" is open.
 partitioner::RowState stateOf(const partitioner::DecisionRow &row, const PlanRequest &request);
 
-/// Whether the schedule is "auto" and its order open.
-bool isOpen(const partitioner::Decisions &strategy);
-
 /// The cluster of a request, with the memory of the device that is to run the plan; nullopt if it has none.
 std::optional<partitioner::Cluster> clusterOf(const PlanRequest &request);
 

@@ -51,7 +51,7 @@ struct Attempt {
 
 Attempt attempt(GraphModule model, CompileOptions options, const Devices &devices) {
   Attempt made;
-  if (devices.cluster && options.purpose == Purpose::Training && isOpen(options.strategy))
+  if (devices.cluster && options.purpose == Purpose::Training && options.strategy.scheduleIsOpen())
     try {
       options.strategy = searchSchedule(model, options, *devices.cluster);
     } catch (const Error &error) {
