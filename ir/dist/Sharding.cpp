@@ -246,12 +246,6 @@ bool Sharding::splitsOver(const std::string &axis) const {
   return false;
 }
 
-bool Sharding::usesAxis(const std::string &axis) const { return splitsOver(axis) || has(partialAxes, axis); }
-
-static bool hasRole(const std::vector<std::string> &axes, AxisRole role) {
-  return std::any_of(axes.begin(), axes.end(), [&](const std::string &axis) { return roleOf(axis) == role; });
-}
-
 bool Sharding::splitsOver(AxisRole role) const {
   for (const DimSharding &dim : dims)
     for (const Factor &factor : dim.factors)
@@ -261,6 +255,8 @@ bool Sharding::splitsOver(AxisRole role) const {
 }
 
 bool Sharding::isPartialOver(AxisRole role) const { return hasRole(partialAxes, role); }
+
+bool Sharding::usesAxis(AxisRole role) const { return splitsOver(role) || isPartialOver(role); }
 
 std::vector<int64_t> Sharding::localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const {
   std::vector<int64_t> shape;

@@ -53,11 +53,11 @@ struct Sharding {
   bool isReplicated() const;
   /// Whether a dimension is split over the axis.
   bool splitsOver(const std::string &axis) const;
-  /// Whether a dimension is split over the axis or the value is partial over it.
-  bool usesAxis(const std::string &axis) const;
-  /// The same for an axis with a role.
+  /// Whether a dimension is split over an axis with the role, whether the value is partial over one, and whether either
+  /// holds.
   bool splitsOver(AxisRole role) const;
   bool isPartialOver(AxisRole role) const;
+  bool usesAxis(AxisRole role) const;
   /// Shape of the piece at `coords`.
   std::vector<int64_t> localShape(const Mesh &mesh, const std::vector<int64_t> &coords) const;
   bool operator==(const Sharding &) const = default;

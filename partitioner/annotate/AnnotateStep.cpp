@@ -34,9 +34,7 @@ static void checkTensorAxis(func::FuncOp train, const Decisions &strategy) {
   bool used = llvm::any_of(train.getArguments(), [](Value v) { return shardingOf(v).splitsOver(AxisRole::Tensor); });
   train.walk([&](Operation *op) {
     if (op != train.getOperation())
-      used |= llvm::any_of(op->getResults(), [](Value v) {
-        return shardingOf(v).splitsOver(AxisRole::Tensor) || shardingOf(v).isPartialOver(AxisRole::Tensor);
-      });
+      used |= llvm::any_of(op->getResults(), [](Value v) { return shardingOf(v).usesAxis(AxisRole::Tensor); });
   });
   if (!used)
     throw userError(fmt::format("mesh: tp = {} splits no tensor of the model, and its ranks would only repeat each "

@@ -45,7 +45,7 @@ Bucket sumOf(const StepInfo &info, const ReducedResult &gradient) {
     return info.strategy->mesh.size(axis) == 1 || (scattered && roleOf(axis) == AxisRole::Data);
   });
   sum.element = gradient.type.getElementType();
-  if (info.reduceType && Sharding{{}, sum.axes}.isPartialOver(AxisRole::Data))
+  if (info.reduceType && hasRole(sum.axes, AxisRole::Data))
     sum.element = info.reduceType;
   return sum;
 }

@@ -70,8 +70,10 @@ private:
   /// The layers of the gradients that a step adds up for several layers, with their bytes; empty: any other step. Such
   /// a step waits until the gradients are summed over axis dp.
   std::map<std::string, double> gradientsOf(const plan::Step &step) const {
+    if (!isOfWeights(step))
+      return {};
     std::map<std::string, double> bytes;
-    bool others = !isOfWeights(step);
+    bool others = false;
     check::forEachAccess(
         step, program,
         [&](const check::Access &access) {

@@ -3,8 +3,7 @@
 //
 //   Work        the computation of a rank, as if every split were even and free
 //   TensorAxis  the layers as measured with this axis tp, this recomputation and many rows: no fewer rows take less
-//   time
-//               per row
+//               time per row
 //   Rows        the layers as measured with these rows and this recomputation, in the shortest stages
 //   Mesh        the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
 //   then        the estimate of each schedule

@@ -156,17 +156,17 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
     return kindsAt;
   };
   std::set<std::vector<std::multiset<size_t>>> seen{kindsOf(mesh)};
-  AxisOrder places;
-  std::iota(places.begin(), places.end(), uint8_t{0});
+  AxisOrder permuted; // places in the usual order
+  std::iota(permuted.begin(), permuted.end(), uint8_t{0});
   do {
     Mesh other = mesh;
-    std::ranges::transform(places, other.order.begin(), [](uint8_t place) { return usualOrder[place]; });
+    std::ranges::transform(permuted, other.order.begin(), [](uint8_t place) { return usualOrder[place]; });
     const auto isOf = [](AxisRole role) { return [=](uint8_t axis) { return axisTable[axis].role == role; }; };
     const bool tensorsInside = std::ranges::find_if(std::ranges::find_if(other.order, isOf(AxisRole::Tensor)),
                                                     other.order.end(), isOf(AxisRole::Data)) == other.order.end();
     if (tensorsInside && seen.insert(kindsOf(other)).second)
       found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
-  } while (std::ranges::next_permutation(places).found);
+  } while (std::ranges::next_permutation(permuted).found);
   return found;
 }
 

@@ -41,7 +41,10 @@ void propose(LoopSplits &splits, int loop, const DimSharding &candidate, const A
   splits[loop] = candidate;
 }
 
-bool splitsRows(const DimSharding &dim) { return Sharding{{dim}, {}}.splitsOver(AxisRole::Data); }
+bool splitsRows(const DimSharding &dim) {
+  return std::any_of(dim.factors.begin(), dim.factors.end(),
+                     [](const Factor &f) { return hasRole(f.axes, AxisRole::Data); });
+}
 
 class Assigner {
 public:

@@ -6,7 +6,7 @@ namespace cleave::partitioner {
 template <class F>
 static std::optional<Sharding> splitFirst(Sharding sharding, const std::vector<int64_t> &shape, AxisRole role,
                                           F suits) {
-  if (sharding.splitsOver(role) || sharding.isPartialOver(role))
+  if (sharding.usesAxis(role))
     return std::nullopt;
   for (size_t d = 0; d < shape.size(); ++d)
     if (!sharding.dims[d].split() && suits(shape[d])) {

@@ -54,14 +54,18 @@ std::string LayerNames::ofModule(const std::string &path) const {
   return prefix;
 }
 
-std::string LayerNames::of(const std::string &path) const {
-  for (std::string prefix = path; !prefix.empty();) {
-    if (named.count(prefix))
-      return prefix;
+std::string longestNamed(const std::set<std::string> &named, const std::string &path) {
+  std::string prefix = path;
+  while (!prefix.empty() && !named.count(prefix)) {
     const size_t dot = prefix.rfind('.');
     prefix.resize(dot == std::string::npos ? 0 : dot);
   }
-  return ofModule(path);
+  return prefix;
+}
+
+std::string LayerNames::of(const std::string &path) const {
+  std::string found = longestNamed(named, path);
+  return found.empty() ? ofModule(path) : found;
 }
 
 } // namespace cleave::partitioner

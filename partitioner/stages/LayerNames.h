@@ -8,6 +8,9 @@
 
 namespace cleave::partitioner {
 
+/// The longest of the paths in `named` that is `path` or contains it, as "blocks.3" contains "blocks.3.mlp"; "": none.
+std::string longestNamed(const std::set<std::string> &named, const std::string &path);
+
 /// A layer is a member of a list ("model.layers.3"), or a module without a list below it ("head", "model.embed").
 /// Modules that contain lists are containers; their children are layers. If all paths are in one layer, that module is
 /// a container too, as long as it has children.

@@ -155,7 +155,7 @@ void ProgramBuilder::describe(uint32_t index, mlir::func::FuncOp function, unsig
   }
   if (auto trainable = function.getArgAttrOfType<mlir::BoolAttr>(argument, ir::attr::trainable))
     tensor.trainable |= trainable.getValue();
-  if (tensor.layer == tables.layerOf("")) // outside the modules of the layers: of the first layer that reads it
+  if (tensor.layer == tables.string("")) // outside the modules of the layers: of the first layer that reads it
     for (mlir::Operation &op : function.front())
       if (auto layer = op.getAttrOfType<mlir::StringAttr>(ir::attr::layer);
           layer && llvm::is_contained(op.getOperands(), mlir::Value(function.getArgument(argument)))) {

@@ -6,6 +6,7 @@
 #include "passes/export/Batches.h"
 #include "passes/select/Select.h"
 #include "runtime/plan/DTypes.h"
+#include "runtime/plan/Segments.h"
 
 #include <algorithm>
 
@@ -71,8 +72,6 @@ static plan::StepRole usualRole(plan::SegmentKind kind) {
   return plan::StepRole::Forward;
 }
 
-static bool isPass(plan::SegmentKind kind) { return usualRole(kind) <= plan::StepRole::WeightGradient; }
-
 /// An op that has no layer, because no op of the model became it, belongs in the passes to the layer of the step
 /// before.
 void SegmentBuilder::describe(Operation *from, plan::StepT &step) const {
@@ -88,7 +87,7 @@ void SegmentBuilder::describe(Operation *from, plan::StepT &step) const {
                                                : usualRole(draft.segment->kind);
   if (!layer.empty())
     step.layer = program.tables.string(layer.str());
-  else if (isPass(draft.segment->kind) && !draft.segment->steps.empty())
+  else if (phaseOf(draft.segment->kind) == SegmentPhase::Microbatches && !draft.segment->steps.empty())
     step.layer = draft.segment->steps.back()->last_layer;
   else
     step.layer = program.tables.layerOf(textOf(ir::attr::parameter).str());

@@ -2,6 +2,7 @@
 #include "passes/export/Tables.h"
 
 #include "ir/dist/Dist.h"
+#include "partitioner/stages/LayerNames.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/DTypes.h"
 
@@ -75,15 +76,7 @@ uint32_t Tables::tensor(const std::string &name, plan::TensorKind kind, plan::DT
   return found->second;
 }
 
-uint32_t Tables::layerOf(const std::string &name) {
-  for (std::string prefix = name; !prefix.empty();) {
-    if (layers.contains(prefix))
-      return string(prefix);
-    const size_t dot = prefix.rfind('.');
-    prefix.resize(dot == std::string::npos ? 0 : dot);
-  }
-  return string("");
-}
+uint32_t Tables::layerOf(const std::string &name) { return string(partitioner::longestNamed(layers, name)); }
 
 void Tables::linkParameters() {
   std::map<std::string, int32_t> parameters;

@@ -13,6 +13,10 @@ std::vector<std::string> axesOf(AxisRole role) {
   return names;
 }
 
+bool hasRole(const std::vector<std::string> &axes, AxisRole role) {
+  return std::any_of(axes.begin(), axes.end(), [&](const std::string &axis) { return roleOf(axis) == role; });
+}
+
 static std::string listed(const std::vector<std::string> &names, const std::string &last) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i)

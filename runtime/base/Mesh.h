@@ -68,6 +68,9 @@ constexpr const char *axisName(AxisRole role) {
 /// All axes with a role.
 std::vector<std::string> axesOf(AxisRole role);
 
+/// Whether one of the axes has a role.
+bool hasRole(const std::vector<std::string> &axes, AxisRole role);
+
 /// "dp, tp and pp": all axes.
 std::string axesText();
 

@@ -85,7 +85,7 @@ TEST_CASE("pieces cover a tensor once") {
       elements += piece.size();
     }
     for (const MeshAxis &axis : mesh.axes)
-      copies *= sharding.usesAxis(axis.name) ? 1 : axis.size;
+      copies *= sharding.usesAxis(*axis.role()) ? 1 : axis.size;
     INFO(text);
     CHECK(built == whole);
     CHECK(elements == whole.size() * copies);
