@@ -1,8 +1,8 @@
 // Options of a compilation. No MLIR in this header.
 #pragma once
+#include "partitioner/cluster/Cluster.h"
 #include "partitioner/strategy/Decisions.h"
 #include "runtime/base/Precision.h"
-#include "runtime/base/Stopped.h"
 #include "runtime/base/Target.h"
 #include "runtime/plan/PlanTypes.h"
 
@@ -13,8 +13,6 @@
 #include <vector>
 
 namespace cleave::passes {
-
-class KernelCostTable;
 
 /// What a plan runs: training steps and evaluations; evaluations alone; or predictions, which return the model's
 /// outputs.
@@ -35,16 +33,12 @@ struct CompileOptions {
   bool code = true;             // false: --no-code
   bool batchKernels = true;     // on GPUs, one launch for the optimizer updates of many tensors; false: for comparisons
   std::string model;            // program name
-  /// On GPUs, a stream of their own for collectives over axis dp alone; none: as replicasApart (partitioner/search).
-  std::optional<bool> replicasApart;
-  bool trial = false; // only costs are read from the plan: its IR is not verified, and its memory not packed tightly
-  Stops stops;        // asked between phases, functions and programs: whether to end with the exception Stopped
-  std::shared_ptr<KernelCostTable> kernelCosts; // shared with other compilations; null: its own (passes/fuse)
-  std::vector<std::string> printAfter;          // phases after which the IR is printed to standard error
+  std::vector<std::string> printAfter;                     // phases after which the IR is printed to standard error
+  std::shared_ptr<const partitioner::ClusterFile> cluster; // the hardware that the plan is made for; null: unknown
+  std::string clusterToml() const { return cluster ? cluster->toml : ""; }
 
   // Stored in the plan unchanged; if data or training is null, the plan has none.
   std::string modelOptions = "{}"; // JSON
-  std::string cluster;             // TOML, the hardware that the plan is made for; empty: unknown
   std::shared_ptr<const plan::DataT> data;
   std::shared_ptr<const plan::TrainingT> training;
   std::shared_ptr<const plan::SearchT> search; // that chose the strategy; null: none

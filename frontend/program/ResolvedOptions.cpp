@@ -189,7 +189,7 @@ bool isComplete(const Strategy &pins) {
 /// What is left to the search; nullopt: nothing. With a cluster, or a number of devices, and no mesh on the command
 /// line, it is what neither the options nor a strategy file decide. Without training, only the mesh may be open.
 std::optional<partitioner::SpaceRequest> chooseSearch(const RunOptions &options, passes::Purpose purpose,
-                                                      const std::optional<partitioner::Cluster> &cluster) {
+                                                      const partitioner::Cluster *cluster) {
   const bool kind = isStrategyKind(options.strategy), automatic = options.strategy == searchedKind;
   bool file = hasRequest(options),
        open = options.strategy.empty() && options.mesh.empty() && (cluster || options.devices > 0);
@@ -302,7 +302,7 @@ static bool chooseChannelsLast(const ResolvedOptions &resolved, const RunOptions
 }
 
 /// The backend of the cluster's devices, which must agree with --backend; without a cluster, that of --backend.
-static Target::Kind chooseBackend(const RunOptions &options, const std::optional<partitioner::Cluster> &cluster) {
+static Target::Kind chooseBackend(const RunOptions &options, const partitioner::Cluster *cluster) {
   if (!cluster)
     return Target::parseKind(options.backend);
   const std::string &has = cluster->devices[cluster->nodes.front().devices.front().kind].backend;
@@ -364,13 +364,13 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   checkConfig(config);
   ResolvedOptions resolved;
   resolved.purpose = purpose;
-  std::optional<partitioner::Cluster> cluster;
-  if (!options.cluster.empty())
-    resolved.cluster = readTextFile(options.cluster, Status::User, 1 << 20);
-  else if (!options.like.empty())
-    resolved.cluster = text(PlanFile::load(options.like)->plan().cluster());
-  if (!resolved.cluster.empty())
-    cluster = partitioner::Cluster::parse(resolved.cluster, options.cluster.empty() ? options.like : options.cluster);
+  const std::string &madeFor = options.cluster.empty() ? options.like : options.cluster;
+  if (const std::string toml = !options.cluster.empty() ? readTextFile(options.cluster, Status::User, 1 << 20)
+                               : !options.like.empty()  ? text(PlanFile::load(options.like)->plan().cluster())
+                                                        : std::string();
+      !toml.empty())
+    resolved.cluster = partitioner::ClusterFile::parse(toml, madeFor);
+  const partitioner::Cluster *cluster = resolved.cluster ? &resolved.cluster->cluster : nullptr;
   resolved.backend = chooseBackend(options, cluster);
   if (!options.target.empty())
     resolved.target = Target::parse(options.target, resolved.backend);
@@ -392,8 +392,10 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.toSearch = chooseSearch(options, purpose, cluster);
   resolved.strategy = resolved.toSearch ? resolved.toSearch->pins.decided() : chooseStrategy(options);
   if (!cluster)
-    if ((cluster = chooseDevices(resolved, place, gpus)))
-      resolved.cluster = cluster->toToml();
+    if (const auto devices = chooseDevices(resolved, place, gpus)) {
+      resolved.cluster = std::make_shared<const partitioner::ClusterFile>(devices->toToml(), *devices);
+      cluster = &resolved.cluster->cluster;
+    }
   if (options.scatterGather == "auto") { // whatever a file says
     resolved.strategy.scatterGather.reset(), resolved.strategy.origins.erase("scatter_gather");
     if (resolved.toSearch)
@@ -420,7 +422,7 @@ ResolvedOptions resolveOptions(const TrainConfig &config, const RunOptions &opti
   resolved.training = std::make_shared<plan::TrainingT>(trainingOf(resolved.config, resolved.precision));
   resolved.printAfter = options.printAfter;
   resolved.alternatives = options.alternatives;
-  if (options.alternatives && resolved.cluster.empty())
+  if (options.alternatives && !cluster)
     throw userError("--alternatives: needs --cluster FILE, the hardware on which plans are compared");
   resolved.dumpProblems = options.dumpProblems;
   if (!options.dumpProblems.empty() && !resolved.toSearch)

@@ -442,6 +442,10 @@ private:
 
 Cluster Cluster::parse(const std::string &text, const std::string &file) { return Reader(text, file).read(); }
 
+std::shared_ptr<const ClusterFile> ClusterFile::parse(const std::string &text, const std::string &file) {
+  return std::make_shared<const ClusterFile>(text, Cluster::parse(text, file));
+}
+
 Cluster Cluster::load(const std::string &path) { return parse(readTextFile(path, Status::User, 16 << 20), path); }
 
 /// A number as TOML, with a point or an exponent, so that it is not read as an integer, which may not fit 64 bits.

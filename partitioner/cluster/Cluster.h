@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -145,6 +146,14 @@ struct Cluster {
   /// TOML that parse() reads as an equal cluster.
   std::string toToml() const;
   bool operator==(const Cluster &) const = default;
+};
+
+/// A cluster with the text of its file, which plans store.
+struct ClusterFile {
+  std::string toml;
+  Cluster cluster;
+  /// Throws as Cluster::parse().
+  static std::shared_ptr<const ClusterFile> parse(const std::string &toml, const std::string &fileName);
 };
 
 } // namespace cleave::partitioner

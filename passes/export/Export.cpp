@@ -102,7 +102,7 @@ void describeRun(plan::PlanT &plan, const partitioner::LocalPrograms &applied, c
   plan.threads = std::max(1U, options.threads);
   plan.model = options.model;
   plan.options = options.modelOptions;
-  plan.cluster = options.cluster;
+  plan.cluster = options.clusterToml();
   plan.schedule = applied.decisions.schedule;
   for (const int64_t samples : {options.batch, options.evalBatch})
     if (samples > std::numeric_limits<int32_t>::max())
@@ -220,8 +220,8 @@ std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applie
 }
 
 PlanBuilder::PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target,
-                         CollectiveStreams streams)
-    : applied(applied), options(options), target(target), streams(streams),
+                         CollectiveStreams streams, bool packs)
+    : applied(applied), options(options), target(target), streams(streams), packs(packs),
       tables(plan, applied.decisions.mesh, partitioner::layersNamed(applied.decisions)), kernels(target),
       training(applied, false), evaluation(applied, true) {
   describeRun(plan, applied, options, target);
@@ -250,7 +250,7 @@ void PlanBuilder::link() {
   forEachInParallel(context, order, [&](size_t i) {
     const int64_t position = programs[i]->program->stage;
     writeActions(*programs[i], {itemsOf(applied.train, position), training},
-                 {itemsOf(applied.eval, position), evaluation}, streams, !options.trial);
+                 {itemsOf(applied.eval, position), evaluation}, streams, packs);
   });
   for (auto &builder : programs)
     plan.programs.push_back(std::move(builder->program));

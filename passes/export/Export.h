@@ -30,11 +30,11 @@ struct ClassFunctions {
 std::vector<ClassFunctions> functionsOf(const partitioner::LocalPrograms &applied);
 llvm::SmallVector<mlir::func::FuncOp> bare(llvm::ArrayRef<NamedFunction> list);
 
-/// Builds a plan. `applied` and `options` must outlive it.
+/// Builds a plan. `applied` and `options` must outlive it. `packs`: whether its memory is packed tightly.
 class PlanBuilder {
 public:
   PlanBuilder(const partitioner::LocalPrograms &applied, const CompileOptions &options, Target target,
-              CollectiveStreams streams);
+              CollectiveStreams streams, bool packs);
 
   /// Adds the program of a rank class from its functions, which consist of library calls and fusions. Throws userError,
   /// naming the op and the user's source line, if an op has neither a library step nor a kernel, and if the program
@@ -53,6 +53,7 @@ private:
   const CompileOptions &options;
   const Target target;
   const CollectiveStreams streams;
+  const bool packs;
   plan::PlanT plan;
   Tables tables;
   KernelBuilder kernels;

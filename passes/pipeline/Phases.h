@@ -12,6 +12,7 @@ partitioner::Decisions annotate(mlir::ModuleOp step, const partitioner::Decision
 partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options);
 
 /// Converts local programs, which are rewritten, to the bytes of a plan.
-std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options);
+std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options,
+                                 const CompileContext &context = {});
 
 } // namespace cleave::passes

@@ -66,10 +66,8 @@ AttentionOps keptAttention(const CompileOptions &options) {
 
 /// Whether a device of the cluster that the plan is made for has no fused attention.
 bool keepsScores(const CompileOptions &options) {
-  if (options.cluster.empty())
-    return false;
-  const auto cluster = partitioner::Cluster::parse(options.cluster, "the cluster");
-  return llvm::any_of(cluster.devices, [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
+  return options.cluster && llvm::any_of(options.cluster->cluster.devices,
+                                         [](const partitioner::DeviceKind &kind) { return !attentionIsFused(kind); });
 }
 
 PrecisionPassOptions typesOf(const CompileOptions &options) {
@@ -140,9 +138,9 @@ void checkInputs(ModuleOp module, const plan::DataT &data) {
 }
 
 /// Converts the traced model to the step on global shapes. Returns the strategy with its stages.
-Decisions toStep(ModuleOp module, const CompileOptions &options) {
+Decisions toStep(ModuleOp module, const CompileOptions &options, const CompileContext &context) {
   const bool trains = options.purpose == Purpose::Training;
-  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
+  const PhaseRunner phases(phaseNames, options.printAfter, !context.trial, context.stops);
   checkBatches(options);
   ir::requirePhase(module, "compile", ir::Phase::Traced);
   if (options.data)
@@ -260,8 +258,9 @@ void forwardAsEval(partitioner::LocalPrograms &applied) {
 }
 
 /// Converts the step, which is consumed, to the local programs. `staged`: the strategy with its stages.
-partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Decisions &staged, const CompileOptions &options) {
-  const PhaseRunner phases(phaseNames, options.printAfter, !options.trial, options.stops);
+partitioner::LocalPrograms split(OwningOpRef<ModuleOp> step, const Decisions &staged, const CompileOptions &options,
+                                 const CompileContext &context) {
+  const PhaseRunner phases(phaseNames, options.printAfter, !context.trial, context.stops);
   const auto mixing = [&](StringRef name, bool exceptMeant) {
     auto function = step->lookupSymbol<func::FuncOp>(name);
     Operation *op = function ? partitioner::opThatMixesRows(function, exceptMeant) : nullptr;
@@ -298,12 +297,12 @@ bySegment(const partitioner::LocalPrograms &applied, const std::vector<ClassFunc
   return found;
 }
 
-CollectiveStreams streamsOf(const CompileOptions &options, Target target, const Mesh &mesh) {
+CollectiveStreams streamsOf(const CompileOptions &options, const CompileContext &context, Target target,
+                            const Mesh &mesh) {
   if (!target.gpu())
     return CollectiveStreams::None;
-  const bool apart = options.replicasApart.value_or(
-      !options.cluster.empty() &&
-      partitioner::replicasApart(mesh, partitioner::Cluster::parse(options.cluster, "the cluster")));
+  const bool apart =
+      context.replicasApart.value_or(options.cluster && partitioner::replicasApart(mesh, options.cluster->cluster));
   return apart ? CollectiveStreams::Apart : CollectiveStreams::One;
 }
 
@@ -355,12 +354,13 @@ partitioner::Decisions annotate(ModuleOp step, const Decisions &staged) {
 }
 
 GraphModule step(GraphModule model, const CompileOptions &options) {
-  toStep(model.module(), options);
+  toStep(model.module(), options, {});
   return model;
 }
 
-partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options) {
-  const Decisions staged = toStep(model.module(), options);
+partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options,
+                                             const CompileContext &context) {
+  const Decisions staged = toStep(model.module(), options, context);
   auto train = model.module().lookupSymbol<func::FuncOp>("train");
   partitioner::splitTiedGradients(train);
   partitioner::keepChangedBuffers(train);
@@ -368,20 +368,21 @@ partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOpt
 }
 
 partitioner::LocalPrograms applyStrategy(GraphModule &model, const CompileOptions &options) {
-  const Decisions staged = toStep(model.module(), options);
-  return split(model.module().clone(), staged, options);
+  const Decisions staged = toStep(model.module(), options, {});
+  return split(model.module().clone(), staged, options, {});
 }
 
-std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options) {
+std::vector<uint8_t> lowerToPlan(partitioner::LocalPrograms &applied, const CompileOptions &options,
+                                 const CompileContext &context) {
   const Target target = targetOf(options);
   std::vector<ClassFunctions> functions = functionsOf(applied);
-  const auto costs = options.kernelCosts ? options.kernelCosts : std::make_shared<KernelCostTable>();
-  const CollectiveStreams streams = streamsOf(options, target, applied.decisions.mesh);
-  selectAndFuse(applied, functions, target, streams, *costs, options.stops);
-  PhaseRunner(phaseNames, options.printAfter, !options.trial, options.stops).end("fuse", *applied.module);
-  PlanBuilder plan(applied, options, target, streams); // export
+  const auto costs = context.kernelCosts ? context.kernelCosts : std::make_shared<KernelCostTable>();
+  const CollectiveStreams streams = streamsOf(options, context, target, applied.decisions.mesh);
+  selectAndFuse(applied, functions, target, streams, *costs, context.stops);
+  PhaseRunner(phaseNames, options.printAfter, !context.trial, context.stops).end("fuse", *applied.module);
+  PlanBuilder plan(applied, options, target, streams, !context.trial); // export
   for (size_t c = 0; c < functions.size(); ++c) {
-    throwIfStopped(options.stops);
+    throwIfStopped(context.stops);
     plan.addProgram(applied.classes[c], functions[c]); // steps; then place, which needs all segments of an iteration
   }
   plan.link();
@@ -393,10 +394,10 @@ Target targetOf(const CompileOptions &options) {
   return options.target ? *options.target : onGpu(options) ? Target(Target::Sm90) : hostTarget();
 }
 
-std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options) {
-  const Decisions staged = toStep(model.module(), options);
-  partitioner::LocalPrograms applied = split(model.release(), staged, options);
-  return lowerToPlan(applied, options);
+std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options, const CompileContext &context) {
+  const Decisions staged = toStep(model.module(), options, context);
+  partitioner::LocalPrograms applied = split(model.release(), staged, options, context);
+  return lowerToPlan(applied, options, context);
 }
 
 } // namespace cleave::passes

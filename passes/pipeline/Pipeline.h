@@ -2,6 +2,7 @@
 #pragma once
 #include "ir/GraphModule.h"
 #include "partitioner/sharding/Problem.h"
+#include "passes/CompileContext.h"
 #include "passes/CompileOptions.h"
 
 #include <cstdint>
@@ -19,7 +20,7 @@ Target targetOf(const CompileOptions &options);
 /// Of an evaluation the same; of a prediction it holds @forward as evaluation runs it, without the loss; its results
 /// are f32, of kind "output". The plan then has only an evaluation list, whose Program.metrics contain the loss's terms
 /// or the model's outputs; the batch of a prediction is one microbatch.
-std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options);
+std::vector<uint8_t> compile(GraphModule model, const CompileOptions &options, const CompileContext &context = {});
 
 /// The module after differentiation, simplification and decomposition: @train, @update, @eval on global shapes; of an
 /// evaluation or prediction only @train, its forward pass.
@@ -27,6 +28,7 @@ GraphModule step(GraphModule model, const CompileOptions &options);
 
 /// The training step as input of the choice of shardings, under the options' strategy with its rules about parameters
 /// but without those about ops.
-partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options);
+partitioner::ShardingProblem shardingProblem(GraphModule model, const CompileOptions &options,
+                                             const CompileContext &context = {});
 
 } // namespace cleave::passes

@@ -14,14 +14,14 @@ RowState stateOf(const partitioner::DecisionRow &row, const PlanRequest &request
   if (trains && request.strategy.scheduleIsOpen() && row.word == "schedule")
     return RowState::Open;
   if (row.word == "recompute" && trains && request.strategy.recompute.empty())
-    return request.device || !request.cluster.empty() ? RowState::DefaultUnlessMemory : RowState::Default;
+    return request.device || request.cluster ? RowState::DefaultUnlessMemory : RowState::Default;
   return request.strategy.originOf(std::string(row.word)) == "default" ? RowState::Default : RowState::Pinned;
 }
 
 std::optional<partitioner::Cluster> clusterOf(const PlanRequest &request) {
-  if (request.cluster.empty())
+  if (!request.cluster)
     return std::nullopt;
-  auto cluster = partitioner::Cluster::parse(request.cluster, "the cluster");
+  partitioner::Cluster cluster = request.cluster->cluster;
   if (request.device)
     for (partitioner::DeviceKind &kind : cluster.devices)
       kind.memoryGib = request.device->bytesOfRank() / (1 << 30);

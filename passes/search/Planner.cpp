@@ -166,7 +166,7 @@ MadePlan makePlan(const Trace &trace, PlanRequest request, const Stops &stops) {
   }
   MadePlan made;
   if (found && !request.code && request.printAfter.empty()) {
-    made.file = sealed(withRecord(found->plan(), request.cluster, request.search.get(), {}));
+    made.file = sealed(withRecord(found->plan(), request.clusterToml(), request.search.get(), {}));
   } else {
     const int64_t microbatches = request.strategy.microbatches;
     made = fitted(trace(request.batch / microbatches, request.evalBatch / microbatches), request);
@@ -179,7 +179,7 @@ MadePlan makePlan(const Trace &trace, PlanRequest request, const Stops &stops) {
 std::shared_ptr<const PlanFile> withAlternatives(const plan::Plan &made, const Trace &trace,
                                                  const PlanRequest &request) {
   const auto chosen = Decisions::parse(text(made.strategy()), "the plan");
-  return sealed(withRecord(made, request.cluster, nullptr, alternativesTo(trace, request, chosen)));
+  return sealed(withRecord(made, request.clusterToml(), nullptr, alternativesTo(trace, request, chosen)));
 }
 
 } // namespace cleave::passes

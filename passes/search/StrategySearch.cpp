@@ -250,10 +250,9 @@ private:
     trial.batch = batch;
     trial.code = false;
     trial.printAfter.clear();
-    trial.kernelCosts = cache->kernelCosts;
-    trial.stops = input.stops;
     return trial;
   }
+  passes::CompileContext context() const { return {.stops = input.stops, .kernelCosts = cache->kernelCosts}; }
 
   /// The split whose trial plan has the costs of `split`: one of two ranks along axis dp tells those of more, where
   /// every rank has as many rows, and the layers do the same whatever the axis' size.
@@ -333,7 +332,6 @@ private:
   CompileOptions trialOptions(const SplitChoice &split) const {
     constexpr int64_t microbatches = 3;
     CompileOptions trial = without(split.rows * microbatches);
-    trial.trial = true;
     trial.evalBatch = 0;
     trial.strategy = strategyOf(split, 1, microbatches);
     trial.strategy.stages = {keptLayers}; // so that the plan's layers are those
@@ -344,12 +342,13 @@ private:
   std::shared_ptr<const PlanFile> trialOf(const TrialChoice &choice, const ReducedModel *model,
                                           const partitioner::SolvedLayouts *layouts = nullptr) const {
     CompileOptions trial = trialOptions(choice.split);
-    trial.replicasApart = choice.replicasApart;
+    passes::CompileContext costs = context();
+    costs.trial = true, costs.replicasApart = choice.replicasApart;
     if (layouts)
       addRules(*layouts, trial.strategy);
     std::shared_ptr<const PlanFile> plan;
     if (model)
-      unlessRefused([&] { plan = PlanFile::fromBytes(compile(model->model.clone(), trial), "a trial plan"); });
+      unlessRefused([&] { plan = PlanFile::fromBytes(compile(model->model.clone(), trial, costs), "a trial plan"); });
     return plan;
   }
 
@@ -364,7 +363,9 @@ private:
     if (!model)
       return nullptr;
     partitioner::ShardingProblem problem;
-    if (!unlessRefused([&] { problem = shardingProblem(model->model.clone(), trialOptions(split)); }).empty())
+    if (!unlessRefused([&] {
+           problem = shardingProblem(model->model.clone(), trialOptions(split), context());
+         }).empty())
       return nullptr;
     const bool tf32 = options.training && options.training->precision == plan::Precision::Tf32;
     found->second = partitioner::solveLayouts(
@@ -536,14 +537,15 @@ private:
   void judge(Finalist &finalist, std::optional<GraphModule> model, const Stops &stops) const {
     CompileOptions trial = without(options.batch);
     trial.strategy = finalist.strategy;
-    trial.stops = stops;
+    passes::CompileContext costs = context();
+    costs.stops = stops;
     std::shared_ptr<const PlanFile> file = knownFinalist(finalist.strategy);
     std::optional<GraphModule> again;
     if (model && !finalist.safer.empty())
       again = model->clone();
     if (!file)
-      if (const std::string why =
-              unlessRefused([&] { file = PlanFile::fromBytes(compile(std::move(*model), trial), "a finalist"); });
+      if (const std::string why = unlessRefused(
+              [&] { file = PlanFile::fromBytes(compile(std::move(*model), trial, costs), "a finalist"); });
           !why.empty()) {
         finalist.problem = noneSuits(why);
         return;

@@ -396,13 +396,13 @@ Result refusedOrFailed(const Recipe &recipe, const Error &error) {
 /// between them, and another order of collectives, those over dp in a stream of their own for every other seed.
 std::string defectsForGpu(const Recipe &recipe, const TrainConfig &config, passes::CompileOptions options) {
   options.backend = Target::Kind::Cuda;
-  options.replicasApart = recipe.seed % 2 == 1;
   options.target.reset();
   options.code = false;
   try {
     GraphModule model = traced(recipe, config, true);
     partitioner::LocalPrograms applied = passes::applyStrategy(model, options);
-    const auto file = PlanFile::fromBytes(passes::lowerToPlan(applied, options), "the plan for GPUs");
+    const auto file = PlanFile::fromBytes(passes::lowerToPlan(applied, options, {.replicasApart = recipe.seed % 2 == 1}),
+                                          "the plan for GPUs");
     return fmt::format("{}", fmt::join(checkPlan(file->plan()), "\n"));
   } catch (const Error &error) {
     if (error.status == Status::User) // an op that GPUs have no kernel for

@@ -40,7 +40,7 @@ Recipe withFoundStrategy(const Recipe &recipe) {
   ResolvedOptions job = resolveOptions(config, options);
   job.toSearch->pins = partitioner::Strategy::parse(recipe.stagesAndShards, "strategy.toml").with(job.toSearch->pins);
   if (recipe.searched == "mixed")
-    job.cluster = mixedCluster(options.devices);
+    job.cluster = partitioner::ClusterFile::parse(mixedCluster(options.devices), "the cluster");
   const passes::Trace trace = [&](int64_t rows, int64_t evalRows) {
     Instance root(recipe, 0, true);
     TrainConfig rowsOf = config;

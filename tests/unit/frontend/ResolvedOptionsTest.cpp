@@ -214,7 +214,7 @@ TEST_CASE("mistakes name the option and the value") {
   CHECK(searched.toSearch->devices == 4);
   CHECK(searched.toSearch->pins.microbatches == 2);
   CHECK(!searched.toSearch->pins.mesh);
-  CHECK(!searched.cluster.empty());
+  CHECK(searched.cluster);
 }
 
 TEST_CASE("numbers of devices that agree may be given together") {

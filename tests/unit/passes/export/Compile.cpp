@@ -168,7 +168,6 @@ std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t micr
                                            const std::string &schedule = "1f1b", int64_t rows = batch,
                                            Target::Kind backend = Target::Kind::Cpu, bool replicasApart = false) {
   passes::CompileOptions options;
-  options.replicasApart = replicasApart;
   options.backend = backend;
   if (backend == Target::Kind::Cuda)
     options.target = Target::Emulated;
@@ -177,8 +176,9 @@ std::shared_ptr<const PlanFile> compileGpt(const std::string &mesh, int64_t micr
   options.strategy.schedule = schedule;
   options.batch = rows;
   options.seed = 7;
-  return PlanFile::fromBytes(
-      passes::compile(GraphModule::parse(GptText(rows / microbatches, 2).module(), "gpt"), options), mesh);
+  return PlanFile::fromBytes(passes::compile(GraphModule::parse(GptText(rows / microbatches, 2).module(), "gpt"),
+                                             options, {.replicasApart = replicasApart}),
+                             mesh);
 }
 
 /// Tokens depend only on their place in the global batch; the target is the next token. Some targets are ignored (-1).
@@ -280,7 +280,7 @@ TEST_CASE("a record that is added later makes the plan that is compiled with it"
   auto record = std::make_shared<plan::SearchT>();
   record->step = 0.25, record->total = 12;
   options.search = record;
-  CHECK(passes::withRecord(without->plan(), options.cluster, record.get(), {}) == compiled());
+  CHECK(passes::withRecord(without->plan(), options.clusterToml(), record.get(), {}) == compiled());
 }
 
 TEST_CASE("layouts and programs do not grow with microbatches", "[export][compile]") {

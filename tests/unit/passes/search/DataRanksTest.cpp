@@ -34,16 +34,15 @@ std::shared_ptr<const PlanFile> planOf(const std::string &mesh, int64_t data, in
   const TrainConfig config{.data = Mnist{}, .loss = crossEntropy, .optimizer = Adam{.lr = 1e-3}, .batch = 1};
   passes::CompileOptions options;
   options.backend = Target::Kind::Cuda;
-  options.cluster = nodes;
+  options.cluster = ClusterFile::parse(nodes, "the cluster");
   options.batch = data * rowsOfRank * microbatches;
   options.code = false;
   options.precision = Precision::parse({.type = "bf16"}, Target::Kind::Cuda);
   options.strategy.mesh = parseMesh(mesh);
   options.strategy.microbatches = microbatches;
   options.strategy.zero = zero;
-  options.replicasApart = replicasApart;
   GraphModule model = traceModel(makeModel(mlp, "mlp"), config, data * rowsOfRank, 0);
-  return PlanFile::fromBytes(passes::compile(std::move(model), options), mesh);
+  return PlanFile::fromBytes(passes::compile(std::move(model), options, {.replicasApart = replicasApart}), mesh);
 }
 
 std::vector<std::vector<uint32_t>> groupsOfRanks(const plan::Plan &plan) {

@@ -94,14 +94,14 @@ void draw(const Model &model, TrainConfig config, const std::string &cluster, in
   const passes::Trace trace = [&](int64_t rows, int64_t evalRows) { return traceModel(model, config, rows, evalRows); };
   passes::PlanRequest options;
   options.backend = Target::Kind::Cuda;
-  options.cluster = cluster;
+  options.cluster = ClusterFile::parse(cluster, "the cluster");
   options.batch = options.evalBatch = batch;
   options.code = false;
   options.precision = Precision::parse({.type = "bf16"}, Target::Kind::Cuda);
   const SpaceRequest request{.devices = devices, .batch = batch, .evalBatch = batch, .layers = 9};
   options.toSearch = request;
   const std::vector<PlanGroup> groups = groupsOf(request);
-  const Cluster parsed = Cluster::parse(cluster, "the cluster");
+  const Cluster &parsed = options.cluster->cluster;
   passes::PlanEstimates estimates(trace, options);
   for (size_t have = 0, tries = 0; have < count && tries < 20 * count; ++tries) {
     const PlanGroup &group = groups[random() % groups.size()];

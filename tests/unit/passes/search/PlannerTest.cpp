@@ -143,9 +143,11 @@ TEST_CASE("a run without gradients has as many copies of the model as fit") {
 
 TEST_CASE("a search that is asked for orders of its own tries them") {
   Requested job;
-  job.request.cluster = "name = \"nodes\"\n[devices.gpu]\nbackend = \"cpu\"\nmemory_gib = 1.0\nmemory_gb_per_s = 10.0\n"
-                        "peak_tflops = { fp32 = 0.1, fp16 = 0.1, bf16 = 0.1 }\n[[nodes]]\ncount = 4\n"
-                        "devices = { gpu = 1 }\n[network]\ngb_per_s_per_node = 1.0\nlatency_us = 5.0\n";
+  const std::string nodes =
+      "name = \"nodes\"\n[devices.gpu]\nbackend = \"cpu\"\nmemory_gib = 1.0\nmemory_gb_per_s = 10.0\n"
+      "peak_tflops = { fp32 = 0.1, fp16 = 0.1, bf16 = 0.1 }\n[[nodes]]\ncount = 4\n"
+      "devices = { gpu = 1 }\n[network]\ngb_per_s_per_node = 1.0\nlatency_us = 5.0\n";
+  job.request.cluster = partitioner::ClusterFile::parse(nodes, "nodes.toml");
   job.request.toSearch = {.devices = 4, .batch = 512};
   job.request.toSearch->pins.mesh = partitioner::parseMesh("pp=4");
   const auto published = job.made().file;

@@ -41,7 +41,7 @@ struct Searched {
 
   Searched() {
     options.backend = Target::Kind::Cuda;
-    options.cluster = nodes;
+    options.cluster = partitioner::ClusterFile::parse(nodes, "the cluster");
     options.batch = options.evalBatch = config.batch;
     options.code = false;
   }
@@ -64,8 +64,8 @@ TEST_CASE("a compilation that is told to stop gives up") {
   searched.options.strategy.mesh = partitioner::parseMesh("dp=2");
   for (const int after : {0, 1, 5, 10}) {
     std::atomic<int> asked{0};
-    searched.options.stops = [&] { return asked++ >= after; };
-    CHECK_THROWS_AS(passes::compile(searched.trace()(4096, 4096), searched.options), Stopped);
+    const passes::CompileContext context{.stops = [&] { return asked++ >= after; }};
+    CHECK_THROWS_AS(passes::compile(searched.trace()(4096, 4096), searched.options, context), Stopped);
     CHECK((after > 5 || asked == after + 1)); // then several functions at a time
   }
 }
