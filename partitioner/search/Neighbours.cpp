@@ -30,14 +30,15 @@ static bool isNear(const Decisions &other, const Decisions &all) {
          });
 }
 
-std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, const ScheduleChoice &schedule) {
+std::vector<Neighbour> neighboursOf(Space space, const RankPlaces &places, const PlanGroup &group,
+                                    const ScheduleChoice &schedule) {
   const Decisions all = decisionsOf(group, schedule);
   for (const DecisionRow &row : decisionTable())
     if (row.word != "stages")
-      row.drop(space.pins);
-  space.pins.kind.clear();
+      row.drop(space.asked.pins);
+  space.asked.pins.kind.clear();
   std::vector<Neighbour> found;
-  for (const PlanGroup &other : groupsOf(space)) {
+  for (const PlanGroup &other : groupsOf(space, places)) {
     const Decisions there = decisionsOf(other, schedule);
     const bool sameMesh = there.mesh == all.mesh;
     if (!sameMesh && !isNear(there, all))

@@ -16,7 +16,8 @@ struct Neighbour {
 /// The plans of the space with another value of one decision, not yet estimated. What `space` pins of the decisions
 /// does not matter. Of meshes, those in which a factor moves from one axis to another; a pipeline of another length may
 /// have another schedule.
-std::vector<Neighbour> neighboursOf(SpaceRequest space, const PlanGroup &group, const ScheduleChoice &schedule);
+std::vector<Neighbour> neighboursOf(Space space, const RankPlaces &places, const PlanGroup &group,
+                                    const ScheduleChoice &schedule);
 
 /// Of estimated plans, for each decision the fastest that fits; for the mesh the fastest of up to three meshes. And the
 /// fastest that does not fit, if it would be faster than all of them.

@@ -53,7 +53,7 @@ Recomputation moreThan(Recomputation kind) {
 
 class PlanSearch {
 public:
-  explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.request)) {
+  explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.space, *input.places)) {
     for (const SearchLayer &layer : input.layers)
       ++times[layer.measured];
     for (size_t i = 0; i + 1 < input.layers.size(); ++i)
@@ -65,11 +65,13 @@ public:
 
   SearchOutcome run() {
     for (size_t g = 0; g < groups.size(); ++g) {
-      schedules.push_back(schedulesOf(input.request, groups[g]));
+      schedules.push_back(schedulesOf(input.space, groups[g]));
       manyRows = std::max(manyRows, groups[g].split.rowsOfRank());
       outcome.counts.total += rowsOf(g);
-      outcome.counts.refused += static_cast<int64_t>(std::erase_if(
-          schedules.back(), [&](const ScheduleChoice &schedule) { return input.excludes(groups[g], schedule); }));
+      outcome.counts.refused +=
+          static_cast<int64_t>(std::erase_if(schedules.back(), [&](const ScheduleChoice &schedule) {
+            return input.excluded.contains(rowOf(groups[g], schedule));
+          }));
       excludesSome = outcome.counts.refused > 0;
     }
     for (size_t g = 0; g < groups.size(); ++g)
@@ -88,8 +90,7 @@ public:
         continue;
       }
       unlessStopped(next, [&] {
-        if (input.prepare)
-          prepare(next);
+        prepare(next);
         tighten(next);
       });
     }
@@ -159,23 +160,21 @@ private:
     queue.push({bound, groups[group].split.zero, group, level});
   }
 
-  using Wanted = std::pair<SplitChoice, Site>;
-
   /// What tighten() measures first for an entry.
-  std::vector<Wanted> wantedBy(const Entry &entry) {
+  std::vector<SplitCosts::Wanted> wantedBy(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    std::vector<Wanted> wanted;
+    std::vector<SplitCosts::Wanted> wanted;
     if (entry.level == Level::Rows && !fitsWithLess(group) && boundOfOthers(entry.group) <= entry.bound)
-      for (const Site site : input.positions(group))
+      for (const Site site : input.places->positions(group))
         wanted.emplace_back(group.split, site);
     if (entry.level < Level::Rows)
-      for (const std::vector<Site> &sites : input.parts(group, group.split.tensor))
+      for (const std::vector<Site> &sites : input.places->parts(group, group.split.tensor))
         for (const Site site : sites)
           wanted.emplace_back(entry.level == Level::Work ? splitOfTensorAxis(group, group.split.recompute)
                                                          : splitOfRows(group, group.split.recompute),
                               site);
     if (entry.level == Level::Mesh && ranksLack(entry.group))
-      for (const Site site : input.positions(group)) {
+      for (const Site site : input.places->positions(group)) {
         SplitChoice more = group.split;
         more.recompute = moreThan(more.recompute);
         wanted.emplace_back(more, site);
@@ -201,12 +200,12 @@ private:
   /// How many does not depend on the processors, and no result on what is measured.
   void prepare(const Entry &next) {
     constexpr size_t ahead = 4;
-    std::vector<Wanted> wanted;
+    std::vector<SplitCosts::Wanted> wanted;
     size_t trials = 0; // that were not asked for before
     const auto add = [&](const Entry &entry) {
-      for (Wanted &one : wantedBy(entry))
+      for (SplitCosts::Wanted &one : wantedBy(entry))
         if (asked.insert(one).second)
-          trials += askedTrials.insert(input.trialOf(one.first)).second, wanted.push_back(std::move(one));
+          trials += askedTrials.insert(input.costs->trialOf(one.first)).second, wanted.push_back(std::move(one));
     };
     add(next);
     if (wanted.empty())
@@ -219,7 +218,7 @@ private:
     }
     for (const Entry &entry : seen)
       queue.push(entry);
-    input.prepare(wanted);
+    input.costs->prepare(wanted);
   }
 
   SplitChoice splitOfTensorAxis(const PlanGroup &group, Recomputation recompute) const {
@@ -240,10 +239,10 @@ private:
 
   std::optional<Positions> measureParts(const PlanGroup &group, const SplitChoice &split) {
     Positions positions;
-    for (const std::vector<Site> &sites : input.parts(group, split.tensor)) {
+    for (const std::vector<Site> &sites : input.places->parts(group, split.tensor)) {
       SiteCosts &position = positions.emplace_back();
       for (const Site site : sites) {
-        const SiteCosts *use = input.measure(split, site);
+        const SiteCosts *use = input.costs->of(split, site);
         if (!use)
           return std::nullopt;
         position.insert(position.end(), use->begin(), use->end());
@@ -302,11 +301,13 @@ private:
   }
 
   /// Rows for bounds: the most of a rank, or those of a microbatch if the model's code fixes their number.
-  int64_t rowsOfBounds(const PlanGroup &group) const { return input.takesRows(manyRows) ? manyRows : group.split.rows; }
+  int64_t rowsOfBounds(const PlanGroup &group) const {
+    return input.costs->takesRows(manyRows) ? manyRows : group.split.rows;
+  }
 
   std::optional<double> boundOfWork(const PlanGroup &group) {
     const int64_t rows = rowsOfBounds(group);
-    if (!input.takesRows(rows))
+    if (!input.costs->takesRows(rows))
       return std::nullopt;
     const auto positions = measureParts(group, {.rows = rows});
     if (!positions)
@@ -429,7 +430,7 @@ private:
 
   /// Seconds in which the busiest link between nodes carries what ranks send over it, at the least.
   double secondsOfMessages(const PlanGroup &group, const ScheduleChoice &schedule) const {
-    const SharedLinks &shared = input.sharedLinks(group);
+    const SharedLinks &shared = input.places->sharedLinks(group);
     if (shared.flows.empty())
       return 0;
     const double bytes = leastSent * static_cast<double>(group.split.rowsOfRank());
@@ -438,7 +439,7 @@ private:
     const auto send = [&](int64_t from, int64_t to) {
       if (const auto found = shared.flowOf.find({from, to}); found != shared.flowOf.end())
         for (const Flow::Use &use : shared.flows[found->second].uses)
-          busy[use.link] += use.share * input.sendSeconds(group, from, to, bytes);
+          busy[use.link] += use.share * input.places->sendSeconds(group, from, to, bytes);
     };
     for (int64_t stage = 0; stage + 1 < shape.stages(); ++stage) {
       send(shape.rankOf(stage), shape.rankOf(stage + 1));
@@ -458,7 +459,7 @@ private:
                data = static_cast<double>(group.split.data);
     const int64_t zero = group.split.zero;
     const double gradients = sumOf(use, [](const LayerCost &layer) { return layer.gradients; }) / shares;
-    const double sums = input.sumSeconds(group, gradients * input.sumShare * (zero >= 2 ? data : 1), zero > 0);
+    const double sums = input.places->sumSeconds(group, gradients * input.sumShare * (zero >= 2 ? data : 1), zero > 0);
     if (zero < 2) {
       const double backward = sumOf(use, [](const LayerCost &layer) { return layer.backward; }) / shares;
       return count * sumOf(use, passes) / shares + std::max(0.0, sums - backward);
@@ -466,7 +467,7 @@ private:
     double collectives = sums + others;
     if (zero >= 3) {
       const double parameters = sumOf(use, [](const LayerCost &layer) { return layer.parameters; }) / shares;
-      collectives += 2 * input.sumSeconds(group, parameters * input.gatherShare * data, true);
+      collectives += 2 * input.places->sumSeconds(group, parameters * input.gatherShare * data, true);
     }
     return slack * count * collectives; // vectors are not split
   }
@@ -507,7 +508,7 @@ private:
 
   void boundOfRows(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
-    const bool possible = input.takesRows(group.split.rowsOfRank());
+    const bool possible = input.costs->takesRows(group.split.rowsOfRank());
     const auto positions = possible ? measureRows(group, group.split.recompute) : std::nullopt;
     if (!positions)
       return push(entry.group, Level::Rows, entry.bound);
@@ -563,7 +564,7 @@ private:
     if (measured == rowsOfMeasured.end() || !measured->second.contains(usual.split.rows))
       return 0;
     const auto positions = measurePositions(input, usual, recomputeOf(usual));
-    if (positions->size() > 1 || input.positions(usual).size() > 1)
+    if (positions->size() > 1 || input.places->positions(usual).size() > 1)
       return 0;
     const Estimator estimator(input.layers, usual, *positions, {[](int64_t, int64_t, double) { return 0.0; }});
     double bound = INFINITY;
@@ -596,7 +597,7 @@ private:
 
   /// Whether ranks that lack memory may recompute more than the group says: where nobody asked for less.
   bool recomputesMore(const PlanGroup &group) const {
-    return group.split.recompute != Recomputation::Full && !ofEveryLayer(input.request.pins.recompute);
+    return group.split.recompute != Recomputation::Full && !ofEveryLayer(input.space.asked.pins.recompute);
   }
 
   /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
@@ -748,7 +749,7 @@ private:
   std::map<size_t, bool> lacking; ///< by group
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
-  std::set<Wanted> asked;
+  std::set<SplitCosts::Wanted> asked;
   std::set<SplitChoice> askedTrials;
   SearchOutcome outcome;
   int64_t manyRows = 1;        ///< of a rank, the most in any group

@@ -3,9 +3,7 @@
 // those of its devices. Messages between positions depend on their nodes in any case.
 #pragma once
 #include "partitioner/cluster/Cluster.h"
-#include "partitioner/pipeline/Simulate.h"
-#include "partitioner/search/LayerCosts.h"
-#include "partitioner/search/Space.h"
+#include "partitioner/search/Questions.h"
 #include "partitioner/simulate/Topology.h"
 
 #include <map>
@@ -18,10 +16,7 @@ namespace cleave::partitioner {
 /// same time: the groups of tp are inside of nodes, those of dp are not.
 bool replicasApart(const Mesh &mesh, const Cluster &cluster);
 
-/// The number of a site: devices that work together, up to their numbers in the cluster.
-using Site = size_t;
-
-class Sites {
+class Sites : public RankPlaces {
 public:
   /// The first `devices` devices of the cluster, which must outlive this object.
   Sites(const Cluster &cluster, int64_t devices);
@@ -31,30 +26,19 @@ public:
   bool oneSite() const { return oneKind() && places.back().node == places.front().node; }
   /// The devices of a site, ascending; empty, for site 0 of devices of one kind: the first devices of the cluster.
   const std::vector<uint32_t> &devices(Site site) const { return all[site]; }
-  /// Of each position of the pipeline: the site of its ranks. One entry for all positions if there is one kind.
-  const std::vector<Site> &positions(const PlanGroup &group) { return of(group).positions; }
-  /// The same for the ranks of one group along axis tp of `tensor` ranks, 1 or the group's: a site for each kind of
-  /// device at the position.
-  const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor);
+  const std::vector<Site> &positions(const PlanGroup &group) override { return of(group).positions; }
+  const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor) override;
   /// The part of the network's rate that a site has, because other positions of the pipeline share its nodes' links.
   double networkShare(Site site) const { return networkShares[site]; }
-  /// The orders of a mesh that put kinds of devices into different positions of the pipeline; the mesh itself first. In
-  /// all of them axis tp is faster than dp, as in the plans that are measured. On devices of one kind also the order
-  /// that keeps stages together on a node instead of replicas of the model.
-  std::vector<Mesh> orders(const Mesh &mesh) const;
-  /// Seconds of the messages from the ranks of one position of the pipeline to those of another, which all ranks send
-  /// at the same time: of `bytes` for each group along axis tp.
-  double sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes);
-  /// Seconds in which the ranks of axis dp sum gradients of `bytes` on each rank, at the first position of the
-  /// pipeline; `scatters`: each rank gets only its share of the sums.
-  double sumSeconds(const PlanGroup &group, double bytes, bool scatters);
-  /// Seconds in which ranks of several positions of the pipeline sum a gradient of `bytes` on each of them.
-  double tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &positions, double bytes);
-  /// Seconds in which all ranks sum the metrics.
-  double metricsSeconds();
-  /// The links of nodes to the network, as far as messages between neighbouring positions of the pipeline take them. Of
-  /// links with the same messages there is one.
-  const SharedLinks &sharedLinks(const PlanGroup &group) { return of(group).links; }
+  /// Those that put kinds of devices into different positions of the pipeline. In all of them axis tp is faster than
+  /// dp, as in the plans that are measured. On devices of one kind also the order that keeps stages together on a node
+  /// instead of replicas of the model.
+  std::vector<Mesh> orders(const Mesh &mesh) const override;
+  double sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes) override;
+  double sumSeconds(const PlanGroup &group, double bytes, bool scatters) override;
+  double tiedSeconds(const PlanGroup &group, const std::vector<int64_t> &positions, double bytes) override;
+  double metricsSeconds() override;
+  const SharedLinks &sharedLinks(const PlanGroup &group) override { return of(group).links; }
 
 private:
   /// Where messages from one position to another go.
@@ -90,6 +74,7 @@ private:
   const std::vector<Cluster::Place> places;
   Topology topology;
   size_t kinds = 0;
+  std::optional<double> metrics; ///< seconds, see metricsSeconds
   std::vector<std::vector<uint32_t>> all;
   std::vector<double> networkShares;                        ///< by site
   std::map<std::vector<uint64_t>, Site> numbers;            ///< by what matters of the devices

@@ -2,6 +2,7 @@
 #include "partitioner/search/Space.h"
 
 #include "partitioner/schedule/Named.h"
+#include "partitioner/search/Questions.h"
 #include "partitioner/strategy/DecisionTable.h"
 
 #include <algorithm>
@@ -39,28 +40,30 @@ bool allows(const SpaceRequest &request, const Mesh &mesh) {
 }
 
 /// Adds the meshes whose axes up to `axis` divide `devices` among themselves.
-void addMeshes(const SpaceRequest &request, Mesh mesh, size_t axis, int64_t devices, std::vector<Mesh> &meshes) {
+void addMeshes(const Space &space, const RankPlaces &places, Mesh mesh, size_t axis, int64_t devices,
+               std::vector<Mesh> &meshes) {
   for (const int64_t size : axis == 0 ? std::vector{devices} : divisorsOf(devices)) {
     mesh.axes[axis].size = size;
     if (axis > 0)
-      addMeshes(request, mesh, axis - 1, devices / size, meshes);
-    else if (mesh.size(AxisRole::Pipeline) <= std::max<int64_t>(request.layers, 1) && allows(request, mesh))
-      std::ranges::copy(request.orders(mesh), std::back_inserter(meshes));
+      addMeshes(space, places, mesh, axis - 1, devices / size, meshes);
+    else if (mesh.size(AxisRole::Pipeline) <= std::max<int64_t>(space.layers, 1) && allows(space.asked, mesh))
+      std::ranges::copy(places.orders(mesh), std::back_inserter(meshes));
   }
 }
 
-std::vector<Mesh> meshesOf(const SpaceRequest &request) {
-  if (request.pins.mesh)
-    return {*request.pins.mesh};
+std::vector<Mesh> meshesOf(const Space &space, const RankPlaces &places) {
+  if (space.asked.pins.mesh)
+    return {*space.asked.pins.mesh};
   std::vector<Mesh> meshes;
-  addMeshes(request, oneDevice(), axisTable.size() - 1, request.devices, meshes);
+  addMeshes(space, places, oneDevice(), axisTable.size() - 1, space.asked.devices, meshes);
   return meshes;
 }
 
-std::vector<int64_t> microbatchesOf(const SpaceRequest &request, int64_t data) {
+std::vector<int64_t> microbatchesOf(const Space &space, int64_t data) {
+  const SpaceRequest &request = space.asked;
   const int64_t evalBatch = request.evalBatch ? request.evalBatch : request.batch;
   std::vector<int64_t> all = request.pins.microbatches ? std::vector{*request.pins.microbatches}
-                             : request.mixesRows       ? std::vector<int64_t>{1}
+                             : space.mixesRows         ? std::vector<int64_t>{1}
                                                        : divisorsOf(request.batch);
   std::erase_if(all, [&](int64_t m) {
     return request.batch % m || evalBatch % m || request.batch / m < data || evalBatch / m < data;
@@ -137,14 +140,14 @@ void addGroups(const std::vector<TriedRow> &rows, size_t at, PlanGroup group, st
 
 } // namespace
 
-std::vector<PlanGroup> groupsOf(const SpaceRequest &request) {
-  const Decisions pinned = request.pins.decided();
+std::vector<PlanGroup> groupsOf(const Space &space, const RankPlaces &places) {
+  const Decisions pinned = space.asked.pins.decided();
   std::vector<PlanGroup> groups;
-  for (const Mesh &mesh : meshesOf(request)) {
+  for (const Mesh &mesh : meshesOf(space, places)) {
     const int64_t data = mesh.size(AxisRole::Data);
-    const std::vector<TriedRow> rows = rowsOn(request, pinned, mesh);
-    for (const int64_t microbatches : microbatchesOf(request, data))
-      addGroups(rows, 0, {mesh, {.rows = request.batch / microbatches}, microbatches}, groups);
+    const std::vector<TriedRow> rows = rowsOn(space.asked, pinned, mesh);
+    for (const int64_t microbatches : microbatchesOf(space, data))
+      addGroups(rows, 0, {mesh, {.rows = space.asked.batch / microbatches}, microbatches}, groups);
   }
   return groups;
 }
@@ -173,22 +176,23 @@ static std::vector<ScheduleChoice> givenOrders(const SpaceRequest &request, cons
   return {{strategy.schedule, strategy.chunks, std::make_shared<const Schedule>(strategy.plannedSchedule())}};
 }
 
-std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanGroup &group) {
+std::vector<ScheduleChoice> schedulesOf(const Space &space, const PlanGroup &group) {
   constexpr int64_t mostChunks = 8;
-  if (!request.pins.order.empty())
-    return givenOrders(request, group);
+  const Strategy &pins = space.asked.pins;
+  if (!pins.order.empty())
+    return givenOrders(space.asked, group);
   const auto allowed = [&](int64_t stages) {
-    return request.stages == 0 || stages == request.stages || (stages == 1 && request.oneStage);
+    return space.stages == 0 || stages == space.stages || (stages == 1 && space.oneStage);
   };
-  if (group.pipeline == 1 && allowed(1) && !request.pins.schedule) // else one position runs all of the stages
+  if (group.pipeline == 1 && allowed(1) && !pins.schedule) // else one position runs all of the stages
     return {{"1f1b", 1}};
   std::vector<ScheduleChoice> all;
   for (const std::string &name : namedSchedules()) {
-    if (request.pins.schedule && *request.pins.schedule != name)
+    if (pins.schedule && *pins.schedule != name)
       continue;
     const int64_t own = chunksOf(name);
     for (int64_t chunks = own ? own : 2; chunks <= (own ? own : mostChunks); ++chunks)
-      if ((!request.pins.chunks || *request.pins.chunks == chunks) && group.pipeline * chunks <= request.layers &&
+      if ((!pins.chunks || *pins.chunks == chunks) && group.pipeline * chunks <= space.layers &&
           allowed(group.pipeline * chunks) && !checkNamedSizes(name, group.pipeline, chunks, group.microbatches))
         all.push_back({name, chunks});
   }

@@ -2,7 +2,6 @@
 #pragma once
 #include "partitioner/strategy/Decisions.h"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,26 +37,31 @@ Decisions decisionsOf(const PlanGroup &group, const ScheduleChoice &schedule);
 /// The group of the plans with these decisions.
 PlanGroup groupOf(const Decisions &all, int64_t batch);
 
-/// What limits the space.
+/// What a search is asked for.
 struct SpaceRequest {
   Strategy pins;       ///< what is decided already
   int64_t devices = 1; ///< ranks of every plan
   int64_t batch = 1, evalBatch = 0;
-  int64_t layers = 1;    ///< the most stages: layers with parameters
-  int64_t stages = 0;    ///< of every plan, 0: any number
-  bool oneStage = false; ///< beside `stages`, one stage may be
   /// Whether the schedule may be an order of its own, "auto", which no row of the space has (passes/search/Planner.h).
   bool ownOrders = false;
-  bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
-  /// The orders of a mesh to choose from; not called for a pinned mesh.
-  std::function<std::vector<Mesh>(const Mesh &)> orders = [](const Mesh &mesh) { return std::vector{mesh}; };
 };
 
+/// The plans that a request leaves open, of one model.
+struct Space {
+  SpaceRequest asked;
+  int64_t layers = 1;     ///< the most stages: layers with parameters
+  int64_t stages = 0;     ///< of every plan, 0: any number
+  bool oneStage = false;  ///< beside `stages`, one stage may be
+  bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
+};
+
+class RankPlaces;
+
 /// All groups, in a fixed order. Groups that cannot be are left out: batches that do not divide, fewer rows than ranks
-/// that read them, more stages than layers.
-std::vector<PlanGroup> groupsOf(const SpaceRequest &request);
+/// that read them, more stages than layers. A mesh that is open has all orders of `places`.
+std::vector<PlanGroup> groupsOf(const Space &space, const RankPlaces &places);
 
 /// The schedules that a group can have.
-std::vector<ScheduleChoice> schedulesOf(const SpaceRequest &request, const PlanGroup &group);
+std::vector<ScheduleChoice> schedulesOf(const Space &space, const PlanGroup &group);
 
 } // namespace cleave::partitioner

@@ -2,10 +2,10 @@
 #include "passes/search/Planner.h"
 
 #include "partitioner/schedule/Named.h"
+#include "partitioner/search/FindSchedule.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "passes/pipeline/Pipeline.h"
-#include "passes/search/ScheduleSearch.h"
 #include "runtime/base/Error.h"
 #include "runtime/plan/Text.h"
 #include "runtime/plan/plan_generated.h"
@@ -41,6 +41,40 @@ struct Devices {
   }
 };
 
+/// Compiles a model's plans with other schedules, without code.
+class CompiledSchedules : public partitioner::ScheduleTrials {
+public:
+  CompiledSchedules(const GraphModule &model, const CompileOptions &options, const partitioner::Cluster &cluster)
+      : model(model), options(options), cluster(cluster) {
+    this->options.code = false;
+    this->options.printAfter.clear();
+  }
+
+  partitioner::TriedStages stages(const Decisions &strategy) override {
+    const auto file = compiled(strategy);
+    return {partitioner::measureStages(file->plan(), cluster),
+            partitioner::memoryProblem(file->plan(), cluster).value_or("")};
+  }
+  partitioner::TriedPlan tried(const Decisions &strategy) override {
+    partitioner::TriedPlan plan{.strategy = strategy, .file = compiled(strategy)};
+    if (const auto lacks = partitioner::memoryProblem(plan.file->plan(), cluster))
+      plan.problem = *lacks;
+    else
+      plan.step = partitioner::simulate(plan.file->plan(), cluster).stepSeconds;
+    return plan;
+  }
+
+private:
+  std::shared_ptr<const PlanFile> compiled(const Decisions &strategy) {
+    options.strategy = strategy;
+    return sealed(compile(model.clone(), options));
+  }
+
+  const GraphModule &model;
+  CompileOptions options;
+  const partitioner::Cluster &cluster;
+};
+
 /// A plan, or the error of a search that found no schedule for the memory.
 struct Attempt {
   Decisions strategy; ///< with the schedule that was found
@@ -53,7 +87,8 @@ Attempt attempt(GraphModule model, CompileOptions options, const Devices &device
   Attempt made;
   if (devices.cluster && options.purpose == Purpose::Training && options.strategy.scheduleIsOpen())
     try {
-      options.strategy = searchSchedule(model, options, *devices.cluster);
+      CompiledSchedules schedules(model, options, *devices.cluster);
+      options.strategy = partitioner::findSchedule(options.strategy, schedules);
     } catch (const Error &error) {
       if (error.status != Status::Environment)
         throw;

@@ -25,7 +25,7 @@ struct FoundStrategy {
 /// open and that fit the devices' memory. The layers' costs are measured on a model that has every kind of layer; at
 /// most four plans are compiled and simulated. `stops`: asked often; once it is true, the best strategy so far is
 /// taken. Throws environmentError, with the nearest miss, if none fits, and if it stops before one is found.
-FoundStrategy searchStrategy(const Trace &trace, const PlanRequest &request, Stops stops = [] { return false; });
+FoundStrategy searchStrategy(const Trace &trace, const PlanRequest &request, Stops stops = {});
 
 /// Plans that differ from one with the strategy `chosen` in one decision and what follows from it, compiled and
 /// simulated on `request.cluster`: for each decision the fastest by its estimate, and one that would be faster but does

@@ -1,6 +1,9 @@
 // The search against brute force, on costs that are formulas.
 #include "partitioner/search/Search.h"
 
+#include "Fakes.h"
+#include "partitioner/search/Sites.h"
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -12,110 +15,93 @@
 
 using namespace cleave;
 using namespace cleave::partitioner;
+using namespace cleave::partitioner::test;
 
 namespace {
 
-/// Costs of layers by formulas: computation grows with the rows and shrinks with axis tp, with a fixed part that larger
-/// microbatches spread; axis tp adds communication, axis dp the sums of gradients.
-struct Formulas {
-  std::mt19937 random;
-  double launch, communication, sums, bytes;
-  double scattered; ///< sums with ZeRO over those without
-
-  explicit Formulas(unsigned seed) : random(seed) {
-    const auto draw = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(random); };
-    launch = seed % 4 ? draw(0, 0.5) : draw(0, 50), communication = draw(0, 0.3),
-    sums = draw(0, seed % 7 < 4 ? 20 : 300), bytes = draw(10, 60), scattered = seed % 2 ? 1.1 : 0.1;
-  }
-
-  PlanCosts costs(const SplitChoice &split) const {
-    PlanCosts all;
-    const auto rows = static_cast<double>(split.rowsOfRank()), tensor = static_cast<double>(split.tensor),
-               data = static_cast<double>(split.data);
-    const bool again = split.recompute == Recomputation::Full, some = split.recompute == Recomputation::Selective;
-    for (const char *path : {"a", "b"}) {
-      LayerCost &layer = all.layers[path];
-      const double work = (path[0] == 'a' ? 1.0 : 3.0) * rows / tensor;
-      const double exchange = tensor > 1 ? communication * rows * (tensor - 1) / tensor : 0;
-      layer.forwardWork = work + launch;
-      layer.backwardWork = 2 * work + launch + (again ? work + launch : some ? 0.2 * work : 0);
-      layer.forward = layer.forwardWork + exchange;
-      layer.backward = layer.backwardWork + exchange;
-      layer.kept = rows / tensor * (again ? 1 : some ? 4 : 10);
-      layer.parameters = bytes / tensor / (split.zero >= 3 ? data : 1);
-      layer.gradients = bytes / tensor / (split.zero >= 2 ? data : 1);
-      layer.states = 2 * bytes / tensor / (split.zero >= 1 ? data : 1);
-      layer.sums = data > 1 ? sums / 8 * (data - 1) / data / tensor * (split.zero ? scattered : 1) : 0;
-      all.total.parameters += layer.parameters;
-    }
-    all.endWork = 0.1 / tensor / (split.zero ? data : 1);
-    all.hides = true;
-    return all;
-  }
-};
-
-/// Sums of a rank's gradients; those of ZeRO's stages 2 and 3 come after the passes here, too, so they have no bound.
-auto sumsOf(const Formulas &formulas) {
-  return [&](const PlanGroup &group, double bytes, bool scatters) {
-    const auto data = static_cast<double>(group.split.data);
-    return group.split.zero >= 2
-               ? 0
-               : formulas.sums / 8 * (data - 1) / data * bytes / formulas.bytes * (scatters ? formulas.scattered : 1);
-  };
-}
-
-SearchInput inputOf(int64_t devices, int64_t batch) {
-  SearchInput input;
-  input.request.devices = devices;
-  input.request.batch = batch;
-  for (int i = 0; i < 8; ++i)
-    input.layers.push_back({"layers." + std::to_string(i), i % 3 ? "a" : "b", true, 1});
-  input.request.layers = 8;
-  input.sendSeconds = [](const PlanGroup &, int64_t, int64_t, double bytes) { return 0.01 * bytes; };
-  return input;
-}
-
-/// Costs on devices of one kind.
-class Measured {
-public:
-  /// With `refuses`, a third of the splits is impossible, as marks of a model's code may make them.
-  Measured(const Formulas &formulas, double capacity, unsigned refuses = 0)
-      : formulas(formulas), capacity(capacity), refuses(refuses) {}
-  const SiteCosts *operator()(const SplitChoice &split, Site) {
-    const bool whole = split.data == 1 && split.tensor == 1;
-    if (refuses && !whole && std::mt19937(refuses + split.data * 1009 + split.tensor * 31 + split.rows)() % 3 == 0)
-      return nullptr;
-    return &measured.try_emplace(split, SiteCosts{{formulas.costs(split), capacity}}).first->second;
-  }
-
-private:
-  const Formulas &formulas;
-  double capacity;
-  unsigned refuses;
-  std::map<SplitChoice, SiteCosts> measured;
-};
-
 constexpr auto costsOfBytes = [](int64_t, int64_t, double bytes) { return 0.01 * bytes; };
+
+/// Ranks that lie as a cluster says, with the messages of OneKind.
+struct PlacesOfSites : OneKind {
+  explicit PlacesOfSites(Sites &sites) : sites(sites) {}
+  const std::vector<Site> &positions(const PlanGroup &group) override { return sites.positions(group); }
+  const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor) override {
+    return sites.parts(group, tensor);
+  }
+  std::vector<Mesh> orders(const Mesh &mesh) const override { return sites.orders(mesh); }
+  Sites &sites;
+};
+
+/// On devices of the first kind layers take three times as long, and have a third of the memory.
+struct MeasuredKinds : Measured {
+  MeasuredKinds(const Formulas &formulas, const Cluster &cluster, const Sites &sites)
+      : Measured(formulas, 900), cluster(cluster), sites(sites) {}
+  const SiteCosts *of(const SplitChoice &split, Site site) override {
+    auto [found, fresh] = measured.try_emplace({split, site});
+    std::set<size_t> kinds;
+    for (const uint32_t device : sites.devices(site))
+      kinds.insert(cluster.places(4)[device].kind);
+    for (const size_t kind : kinds) {
+      if (!fresh)
+        break;
+      PlanCosts costs = formulas.costs(split);
+      for (auto &[path, layer] : costs.layers)
+        for (double LayerCost::*time :
+             {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork})
+          layer.*time *= kind == 0 ? 3 : 1;
+      found->second.push_back({costs, kind == 0 ? capacity / 3 : capacity});
+    }
+    return &found->second;
+  }
+  const Cluster &cluster;
+  const Sites &sites;
+  std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
+};
+
+/// Two replicas of two stages, in each order of the axes.
+struct PlacesTogether : PlacesOfSites {
+  PlacesTogether(Sites &sites, bool slowMessages) : PlacesOfSites(sites), slowMessages(slowMessages) {}
+  std::vector<Mesh> orders(const Mesh &mesh) const override {
+    return mesh.size(AxisRole::Pipeline) == 2 && mesh.size(AxisRole::Data) == 2 ? sites.orders(mesh)
+                                                                                : std::vector<Mesh>{};
+  }
+  double sendSeconds(const PlanGroup &group, int64_t /*from*/, int64_t /*to*/, double bytes) override {
+    return (slowMessages && group.order == usualOrder ? 40 : 0.001) * bytes;
+  }
+  bool slowMessages;
+};
+
+/// Sums are slow at all sites but the first.
+struct MeasuredSums : Measured {
+  using Measured::Measured;
+  const SiteCosts *of(const SplitChoice &split, Site site) override {
+    PlanCosts costs = formulas.costs(split);
+    for (auto &[path, layer] : costs.layers)
+      layer.sums = split.data > 1 ? (site ? 40 : 1) : 0;
+    return &measured.try_emplace({split, site}, SiteCosts{{costs, capacity}}).first->second;
+  }
+  std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
+};
 
 } // namespace
 
 TEST_CASE("the search finds the plan that brute force finds") {
   for (unsigned seed = 0; seed < 150; ++seed) {
     const Formulas formulas(seed);
-    SearchInput input = inputOf(seed % 3 == 0 ? 6 : 8, seed % 2 ? 24 : 48);
     Measured measured(formulas, seed % 5 ? 900 : 250, seed % 6 == 1 ? seed : 0);
-    input.measure = std::ref(measured);
-    input.sumSeconds = sumsOf(formulas);
+    SummingRanks places(formulas);
+    SearchInput input = inputOf(seed % 3 == 0 ? 6 : 8, seed % 2 ? 24 : 48, measured);
+    input.places = &places;
     const SearchOutcome found = searchPlans(input);
     double best = INFINITY;
     std::string which;
     int64_t total = 0;
-    for (const PlanGroup &group : groupsOf(input.request))
-      for (const ScheduleChoice &schedule : schedulesOf(input.request, group)) {
+    for (const PlanGroup &group : groupsOf(input.space, *input.places))
+      for (const ScheduleChoice &schedule : schedulesOf(input.space, group)) {
         ++total;
-        if (!measured(group.split, 0))
+        if (!measured.of(group.split, 0))
           continue;
-        const Estimator estimator(input.layers, group, {measured(group.split, 0)}, {costsOfBytes});
+        const Estimator estimator(input.layers, group, {measured.of(group.split, 0)}, {costsOfBytes});
         const Estimate estimate = estimator.of(schedule, estimator.cut(schedule));
         if (estimate.fits() && estimate.seconds < best) {
           best = estimate.seconds;
@@ -148,17 +134,17 @@ TEST_CASE("bounds hold wherever stages are cut, and moving cuts saves time") {
   double loosest = 1;
   for (unsigned seed = 0; seed < 40; ++seed) {
     Formulas formulas(seed);
-    SearchInput input = inputOf(8, 24);
+    Measured measured(formulas, 700);
+    SearchInput input = inputOf(8, 24, measured);
     std::mt19937 random(seed);
     for (SearchLayer &layer : input.layers)
       layer.parameters = random() % 4 > 0, layer.sentBytes = static_cast<double>(random() % 5);
-    Measured measured(formulas, 700);
-    for (const PlanGroup &group : groupsOf(input.request))
-      for (const ScheduleChoice &schedule : schedulesOf(input.request, group)) {
+    for (const PlanGroup &group : groupsOf(input.space, *input.places))
+      for (const ScheduleChoice &schedule : schedulesOf(input.space, group)) {
         const auto stages = static_cast<size_t>(schedule.of(group).stages());
         if (random() % 8 > 0 || stages < 2)
           continue;
-        const Estimator estimator(input.layers, group, {measured(group.split, 0)}, {costsOfBytes});
+        const Estimator estimator(input.layers, group, {measured.of(group.split, 0)}, {costsOfBytes});
         std::vector<size_t> begins = estimator.cut(schedule);
         if (begins.empty())
           continue;
@@ -226,10 +212,9 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
   int recomputed = 0, shortened = 0, mixed = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Formulas formulas(seed);
-    SearchInput input = inputOf(4, 48);
     Measured measured(formulas, 150 + 40.0 * (seed % 8));
-    input.measure = std::ref(measured);
-    input.request.pins.mesh = parseMesh("pp=4");
+    SearchInput input = inputOf(4, 48, measured);
+    input.space.asked.pins.mesh = parseMesh("pp=4");
     for (const Candidate &candidate : searchPlans(input).candidates) {
       const Schedule shape = candidate.schedule.of(candidate.group);
       std::vector<Recomputation> most(4, Recomputation::None), least(4, Recomputation::Full);
@@ -243,7 +228,7 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
         for (const Recomputation kind : kinds) {
           SplitChoice split = candidate.group.split;
           split.recompute = kind;
-          positions.push_back(measured(split, 0));
+          positions.push_back(measured.of(split, 0));
         }
         return positions;
       };
@@ -272,7 +257,7 @@ TEST_CASE("ranks that lack memory recompute, or have shorter stages") {
           CHECK_FALSE(estimator.memoryOf(candidate.schedule, candidate.begins, 0.98).lacking.empty());
         }
     }
-    input.request.pins.recompute = {{RecomputeRule::everyLayer, Recomputation::None, "file"}};
+    input.space.asked.pins.recompute = {{RecomputeRule::everyLayer, Recomputation::None, "file"}};
     for (const Candidate &candidate : searchPlans(input).candidates)
       CHECK(std::ranges::count(candidate.recompute, Recomputation::None) == 8);
   }
@@ -290,35 +275,17 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
   cluster.network = Link{1, 1};
   for (unsigned seed = 0; seed < 20; ++seed) {
     const Formulas formulas(seed);
-    SearchInput input = inputOf(4, 24);
     Sites sites(cluster, 4);
-    input.request.orders = [&](const Mesh &mesh) { return sites.orders(mesh); };
-    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
-    input.parts = [&](const PlanGroup &group, int64_t tensor) { return sites.parts(group, tensor); };
-    std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
-    input.measure = [&](const SplitChoice &split, Site site) -> const SiteCosts * {
-      auto [found, fresh] = measured.try_emplace({split, site});
-      std::set<size_t> kinds;
-      for (const uint32_t device : sites.devices(site))
-        kinds.insert(cluster.places(4)[device].kind);
-      for (const size_t kind : kinds) {
-        if (!fresh)
-          break;
-        PlanCosts costs = formulas.costs(split);
-        for (auto &[path, layer] : costs.layers)
-          for (double LayerCost::*time :
-               {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork})
-            layer.*time *= kind == 0 ? 3 : 1;
-        found->second.push_back({costs, kind == 0 ? 300.0 : 900.0});
-      }
-      return &found->second;
-    };
+    PlacesOfSites places(sites);
+    MeasuredKinds measured(formulas, cluster, sites);
+    SearchInput input = inputOf(4, 24, measured);
+    input.places = &places;
     double best = INFINITY;
-    for (const PlanGroup &group : groupsOf(input.request))
-      for (const ScheduleChoice &schedule : schedulesOf(input.request, group)) {
+    for (const PlanGroup &group : groupsOf(input.space, *input.places))
+      for (const ScheduleChoice &schedule : schedulesOf(input.space, group)) {
         PositionCosts positions;
-        for (const Site site : input.positions(group))
-          positions.push_back(input.measure(group.split, site));
+        for (const Site site : places.positions(group))
+          positions.push_back(measured.of(group.split, site));
         const Estimator estimator(input.layers, group, positions, {costsOfBytes});
         for (const auto &begins : {estimator.cut(schedule), estimator.cutToFit(schedule)})
           if (const Estimate estimate = estimator.of(schedule, begins); estimate.fits())
@@ -332,12 +299,12 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
     // The second node has its kinds in the other order: no order of two axes puts one kind into each stage.
     const PlanGroup halves(parseMesh("dp=2,pp=2"), {.rows = 4}, 6);
     CHECK(sites.positions(halves).size() == 2);
-    CHECK(input.measure(halves.split, sites.positions(halves)[0])->size() == 2);
+    CHECK(measured.of(halves.split, sites.positions(halves)[0])->size() == 2);
     const PlanGroup line(parseMesh("pp=4"), {.rows = 4}, 6);
     const Estimator estimator(
         input.layers, line,
-        {input.measure(line.split, sites.positions(line)[0]), input.measure(line.split, sites.positions(line)[1]),
-         input.measure(line.split, sites.positions(line)[2]), input.measure(line.split, sites.positions(line)[3])},
+        {measured.of(line.split, sites.positions(line)[0]), measured.of(line.split, sites.positions(line)[1]),
+         measured.of(line.split, sites.positions(line)[2]), measured.of(line.split, sites.positions(line)[3])},
         {costsOfBytes});
     const std::vector<size_t> begins = estimator.cut({"1f1b", 1});
     const auto work = [&](size_t stage) {
@@ -352,8 +319,8 @@ TEST_CASE("on devices of two kinds stages are as long as their devices are fast"
 
 TEST_CASE("a parameter of two layers is stored and summed where both are") {
   const Formulas formulas(2);
-  SearchInput input = inputOf(2, 24);
   Measured measured(formulas, 1e9);
+  SearchInput input = inputOf(2, 24, measured);
   const PlanGroup group(parseMesh("pp=2"), {.rows = 4}, 6);
   const ScheduleChoice schedule{"1f1b", 1};
   std::vector<int64_t> summed;
@@ -364,7 +331,7 @@ TEST_CASE("a parameter of two layers is stored and summed where both are") {
                                   return 1000.0;
                                 }};
   const auto estimate = [&] {
-    const Estimator estimator(input.layers, group, {measured(group.split, 0)}, network);
+    const Estimator estimator(input.layers, group, {measured.of(group.split, 0)}, network);
     return estimator.of(schedule, estimator.cut(schedule));
   };
   const Estimate apart = estimate();
@@ -375,7 +342,7 @@ TEST_CASE("a parameter of two layers is stored and summed where both are") {
   input.layers.back().tiedTo = 0;
   const Estimate tied = estimate();
   CHECK(summed == std::vector<int64_t>{0, 1});
-  const LayerCost &owner = measured(group.split, 0)->front().costs.layers.at(input.layers.front().measured);
+  const LayerCost &owner = measured.of(group.split, 0)->front().costs.layers.at(input.layers.front().measured);
   CHECK(bytes == Approx(owner.gradients / 2));
   CHECK(tied.seconds == Approx(apart.seconds + 1000).epsilon(0.01));
   CHECK(tied.bytes >= apart.bytes);
@@ -407,24 +374,11 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
 
   for (const bool slowMessages : {false, true}) {
     const Formulas formulas(2);
-    SearchInput input = inputOf(8, 48);
-    input.request.pins.mesh = std::nullopt;
-    input.request.pins.zero = 0;
-    input.request.orders = [&](const Mesh &one) {
-      return one.size(AxisRole::Pipeline) == 2 && one.size(AxisRole::Data) == 2 ? sites.orders(one)
-                                                                                : std::vector<Mesh>{};
-    };
-    input.positions = [&](const PlanGroup &group) { return sites.positions(group); };
-    input.sendSeconds = [&](const PlanGroup &group, int64_t, int64_t, double bytes) {
-      return (slowMessages && group.order == usualOrder ? 40 : 0.001) * bytes;
-    };
-    std::map<std::pair<SplitChoice, Site>, SiteCosts> measured;
-    input.measure = [&](const SplitChoice &split, Site where) {
-      PlanCosts costs = formulas.costs(split);
-      for (auto &[path, layer] : costs.layers)
-        layer.sums = split.data > 1 ? (where ? 40 : 1) : 0;
-      return &measured.try_emplace({split, where}, SiteCosts{{costs, 1e9}}).first->second;
-    };
+    MeasuredSums measured(formulas, 1e9);
+    PlacesTogether places(sites, slowMessages);
+    SearchInput input = inputOf(8, 48, measured);
+    input.space.asked.pins.zero = 0;
+    input.places = &places;
     const SearchOutcome found = searchPlans(input);
     REQUIRE(!found.candidates.empty());
     CHECK((found.candidates.front().group.order == usualOrder) == !slowMessages);
@@ -433,21 +387,17 @@ TEST_CASE("stages lie together on a node where messages are slower than sums") {
 
 TEST_CASE("excluded rows are refused, and a search that is stopped keeps what it has") {
   const Formulas formulas(2);
-  SearchInput input = inputOf(8, 48);
   Measured measured(formulas, 1e9);
-  input.measure = std::ref(measured);
+  SearchInput input = inputOf(8, 48, measured);
   const SearchOutcome first = searchPlans(input);
   const Candidate best = first.candidates.front();
-  input.excludes = [&](const PlanGroup &group, const ScheduleChoice &schedule) {
-    return group.split == best.group.split && group.pipeline == best.group.pipeline &&
-           schedule.name == best.schedule.name && schedule.chunks == best.schedule.chunks;
-  };
+  input.excluded = {rowOf(best.group, best.schedule)};
   const SearchOutcome second = searchPlans(input);
   CHECK(second.counts.total == first.counts.total);
   CHECK(second.counts.refused > first.counts.refused);
   CHECK(second.candidates.front().estimate.seconds >= best.estimate.seconds);
   for (const Candidate &candidate : second.candidates)
-    CHECK(!input.excludes(candidate.group, candidate.schedule));
+    CHECK(!input.excluded.contains(rowOf(candidate.group, candidate.schedule)));
   for (int most : {0, 5, 50, 500}) {
     int asked = 0;
     input.stops = [&] { return ++asked > most; };
@@ -464,13 +414,14 @@ TEST_CASE("excluded rows are refused, and a search that is stopped keeps what it
 
 TEST_CASE("a model whose code fixes its rows is searched with these") {
   const Formulas formulas(3);
-  SearchInput input = inputOf(4, 48);
-  Measured measured(formulas, 1e9);
-  const auto takes = [](int64_t rows) { return rows == 12; };
-  input.takesRows = takes;
-  input.measure = [&](const SplitChoice &split, Site site) {
-    return takes(split.rows) ? measured(split, site) : nullptr;
-  };
+  struct TwelveRows : Measured {
+    using Measured::Measured;
+    bool takesRows(int64_t rows) override { return rows == 12; }
+    const SiteCosts *of(const SplitChoice &split, Site site) override {
+      return takesRows(split.rows) ? Measured::of(split, site) : nullptr;
+    }
+  } measured(formulas, 1e9);
+  SearchInput input = inputOf(4, 48, measured);
   const SearchOutcome found = searchPlans(input);
   REQUIRE(!found.candidates.empty());
   for (const Candidate &candidate : found.candidates)
@@ -479,13 +430,12 @@ TEST_CASE("a model whose code fixes its rows is searched with these") {
 }
 
 TEST_CASE("what a request pins is kept") {
-  SearchInput input = inputOf(8, 48);
   const Formulas formulas(1);
   Measured measured(formulas, 1e9);
-  input.measure = std::ref(measured);
-  input.request.pins.microbatches = 4;
-  input.request.pins.zero = 1;
-  input.request.pins.mesh = parseMesh("dp=2,tp=2,pp=2");
+  SearchInput input = inputOf(8, 48, measured);
+  input.space.asked.pins.microbatches = 4;
+  input.space.asked.pins.zero = 1;
+  input.space.asked.pins.mesh = parseMesh("dp=2,tp=2,pp=2");
   const SearchOutcome found = searchPlans(input);
   REQUIRE(!found.candidates.empty());
   for (const Candidate &candidate : found.candidates) {
@@ -497,17 +447,18 @@ TEST_CASE("what a request pins is kept") {
 }
 
 TEST_CASE("a space has no plan that cannot be") {
-  SpaceRequest request{.pins = {}, .devices = 12, .batch = 24, .evalBatch = 12, .layers = 3};
-  for (const PlanGroup &group : groupsOf(request)) {
+  OneKind places;
+  Space space{.asked = {.devices = 12, .batch = 24, .evalBatch = 12}, .layers = 3};
+  for (const PlanGroup &group : groupsOf(space, places)) {
     CHECK(group.ranks() == 12);
     CHECK(group.pipeline <= 3);
     CHECK(24 % group.microbatches == 0);
     CHECK(12 % group.microbatches == 0);
     CHECK(24 / group.microbatches >= group.split.data);
-    for (const ScheduleChoice &schedule : schedulesOf(request, group))
-      CHECK(group.pipeline * schedule.chunks <= std::max<int64_t>(request.layers, 1));
+    for (const ScheduleChoice &schedule : schedulesOf(space, group))
+      CHECK(group.pipeline * schedule.chunks <= std::max<int64_t>(space.layers, 1));
   }
-  request.mixesRows = true;
-  for (const PlanGroup &group : groupsOf(request))
+  space.mixesRows = true;
+  for (const PlanGroup &group : groupsOf(space, places))
     CHECK(group.microbatches == 1);
 }

@@ -1,6 +1,6 @@
 // The estimates of the search against the simulation of the compiled plans, on random plans of the space.
 #include "frontend/trace/TraceModel.h"
-#include "partitioner/cluster/Cluster.h"
+#include "partitioner/search/Sites.h"
 #include "partitioner/simulate/Memory.h"
 #include "partitioner/simulate/Simulate.h"
 #include "passes/pipeline/Pipeline.h"
@@ -98,14 +98,15 @@ void draw(const Model &model, TrainConfig config, const std::string &cluster, in
   options.batch = options.evalBatch = batch;
   options.code = false;
   options.precision = Precision::parse({.type = "bf16"}, Target::Kind::Cuda);
-  const SpaceRequest request{.devices = devices, .batch = batch, .evalBatch = batch, .layers = 9};
-  options.toSearch = request;
-  const std::vector<PlanGroup> groups = groupsOf(request);
+  options.toSearch = {.devices = devices, .batch = batch, .evalBatch = batch};
+  const Space space{.asked = *options.toSearch, .layers = 9};
   const Cluster &parsed = options.cluster->cluster;
+  const Sites sites(parsed, devices);
+  const std::vector<PlanGroup> groups = groupsOf(space, sites);
   passes::PlanEstimates estimates(trace, options);
   for (size_t have = 0, tries = 0; have < count && tries < 20 * count; ++tries) {
     const PlanGroup &group = groups[random() % groups.size()];
-    const std::vector<ScheduleChoice> schedules = schedulesOf(request, group);
+    const std::vector<ScheduleChoice> schedules = schedulesOf(space, group);
     if (schedules.empty() || group.split.rowsOfRank() == 0)
       continue;
     const ScheduleChoice &schedule = schedules[random() % schedules.size()];
@@ -126,12 +127,11 @@ void draw(const Model &model, TrainConfig config, const std::string &cluster, in
     double most = 0;
     for (uint32_t p = 0; p < file->plan().programs()->size(); ++p)
       most = std::max(most, static_cast<double>(file->plan().programs()->Get(p)->peak_bytes()));
-    drawn.push_back({fmt::format("{}, dp={} tp={} pp={}, {} microbatches, {} x{}, recompute {}, zero {}{}", model.name,
-                                 group.split.data, group.split.tensor, group.pipeline, group.microbatches,
-                                 schedule.name, schedule.chunks, text(group.split.recompute), group.split.zero,
-                                 group.split.sequence ? ", sequence" : ""),
-                     estimated->estimate.seconds, simulate(file->plan(), parsed).stepSeconds, estimated->estimate.bytes,
-                     most});
+    drawn.push_back(
+        {fmt::format("{}, {}, {} microbatches, {} x{}, recompute {}, zero {}{}", model.name, meshText(group.mesh()),
+                     group.microbatches, schedule.name, schedule.chunks, text(group.split.recompute), group.split.zero,
+                     group.split.sequence ? ", sequence" : ""),
+         estimated->estimate.seconds, simulate(file->plan(), parsed).stepSeconds, estimated->estimate.bytes, most});
     ++have;
   }
 }
