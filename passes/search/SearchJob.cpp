@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <thread>
 #include <utility>
 
@@ -21,7 +22,8 @@ SearchJob::SearchJob(const Trace &trace, const PlanRequest &request, const parti
   pins.shard = pinned.shard, pins.ops = pinned.ops, pins.recompute = pinned.recompute, pins.stages = pinned.stages;
   pins.scatterGather = pinned.scatterGather;
   const bool fused = std::ranges::all_of(cluster.devices, partitioner::attentionIsFused);
-  if (std::string key = fmt::format("{} {} {} {}", text(request.backend), request.threads, fused, pins.toToml());
+  if (std::string key = fmt::format("{} {} {} {} {}", text(request.backend), request.threads, fused, pins.toToml(),
+                                    fmt::join(pinned.mesh.order, " "));
       cache->workers.empty() || cache->key != key) {
     *cache = SearchCache{.key = std::move(key)};
     cache->workers.resize(std::clamp(std::thread::hardware_concurrency(), 1u, mostWorkers));

@@ -134,10 +134,10 @@ bool drawOneHot(Drawing &d, const OpKind &self) {
   if (x < 0)
     return false;
   if (d.chance.one(0.3)) // NaN instead of large numbers
-    return d.add("mul", {x, d.add(self.name, {d.add("argmaxOfNan", {x}, {-1, 0}, {threshold(d)})}, {d.shape(x).back()})}) >= 0;
+    return d.add("mul", {x, d.add(self.name, {d.add("argmaxOfNan", {x}, {-1, 0}, {threshold(d)}), x})}) >= 0;
   const std::string best = d.chance.one(0.5) ? "argmax" : "argmin";
   if (d.chance.one(0.7))
-    return d.add("mul", {x, d.add(self.name, {d.add(best, {x}, {-1, 0})}, {d.shape(x).back()})}) >= 0;
+    return d.add("mul", {x, d.add(self.name, {d.add(best, {x}, {-1, 0}), x})}) >= 0;
   return d.add("oneHotOrZero", {d.add(best, {x}, {dimOf(d, x), d.chance.one(0.5)})}, {d.chance.whole(2, 6)}) >= 0;
 }
 
@@ -583,8 +583,8 @@ std::vector<OpKind> functionKinds() {
   op({"argmaxOfNan", 0, true, "argmax(maskedFill($0, $0 > $r0, NAN), $i0, $i1)",
       [](const Call &c) { return argmax(maskedFill(c.in[0], c.in[0] > c.r(0), NAN), c.i(0), c.i(1)); }, nullptr});
   op({"argmin", 0, true, "argmin($0, $i0, $i1)", [](const Call &c) { return argmin(c.in[0], c.i(0), c.i(1)); }, nullptr});
-  op({"oneHot", 1.5, true, "oneHot($0, $i0, DType::F32)",
-      [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32); }, drawOneHot});
+  op({"oneHot", 1.5, true, "oneHot($0, $1.size(-1), DType::F32)", // the module may be called again with other sizes
+      [](const Call &c) { return oneHot(c.in[0], c.in[1].size(-1), DType::F32); }, drawOneHot});
   op({"oneHotOrZero", 0, true, "oneHot($0, $i0, DType::F32, Outside::Zero)",
       [](const Call &c) { return oneHot(c.in[0], c.i(0), DType::F32, Outside::Zero); }, nullptr});
   op({"tril", 0.7, true, "tril($0, $i0)", [](const Call &c) { return tril(c.in[0], c.i(0)); }, drawTriangle});

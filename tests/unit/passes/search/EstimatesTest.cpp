@@ -1,4 +1,5 @@
 // The estimates of the search against the simulation of the compiled plans, on random plans of the space.
+#include "Models.h"
 #include "frontend/trace/TraceModel.h"
 #include "partitioner/search/Sites.h"
 #include "partitioner/simulate/Memory.h"
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cleave/cleave.h>
 #include <cmath>
 #include <fmt/format.h>
 #include <numeric>
@@ -19,53 +19,9 @@
 
 using namespace cleave;
 using namespace cleave::partitioner;
+using namespace cleave::test;
 
 namespace {
-
-struct Block : Module {
-  int64_t heads, headDim;
-  LayerNorm norm1, norm2;
-  Linear qkv, projection, up, down;
-  Block(Module &parent, std::string name, int64_t width, int64_t heads)
-      : Module(parent, std::move(name)), heads(heads), headDim(width / heads), norm1{*this, "norm1", width},
-        norm2{*this, "norm2", width}, qkv{*this, "qkv", width, 3 * width},
-        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width},
-        down{*this, "down", 4 * width, width} {}
-  Tensor forward(Tensor x) {
-    const int64_t b = x.size(0), t = x.size(1);
-    Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, heads, headDim});
-    auto part = [&](int64_t i) { return transpose(select(packed, 2, i), 1, 2); };
-    Tensor mixed = scaledDotProductAttention(part(0), part(1), part(2), {.causal = true});
-    x = x + projection(reshape(transpose(mixed, 1, 2), {b, t, heads * headDim}));
-    return x + down(gelu(up(norm2(x))));
-  }
-};
-
-struct Gpt : Module {
-  Embedding embed{*this, "embed", 51200, 4096}, positions{*this, "positions", 1024, 4096};
-  ModuleList<Block> blocks{*this, "blocks"};
-  LayerNorm norm{*this, "norm", 4096};
-  Gpt() {
-    for (int i = 0; i < 8; ++i)
-      blocks.emplace(4096, 32);
-  }
-  Tensor forward(Tensor tokens) { return linear(norm(blocks(embed(tokens) + positions.weight)), embed.weight); }
-};
-
-struct Mlp : Module {
-  ModuleList<Linear> layers{*this, "layers"};
-  Linear head{*this, "head", 4096, 10};
-  Mlp() {
-    for (int i = 0; i < 8; ++i)
-      layers.emplace(i == 0 ? 784 : 4096, 4096);
-  }
-  Tensor forward(Tensor image) {
-    Tensor x = flatten(image, 1);
-    for (Linear &layer : layers)
-      x = relu(layer(x));
-    return head(x);
-  }
-};
 
 /// Nodes of 8 devices.
 std::string clusterOf(const char *device, int nodes, double inside, double network) {
@@ -166,11 +122,11 @@ void compare(size_t each, unsigned seed) {
   const std::vector<std::pair<std::string, int64_t>> clusters = {
       {clusterOf(a100, 2, 300, 200), 16}, {clusterOf(a100, 4, 240, 25), 32}, {clusterOf(h100, 1, 450, 400), 8}};
   for (const auto &[cluster, devices] : clusters) {
-    Gpt gpt;
+    Gpt gpt(8, 4096, 32, 1024, 51200);
     draw(makeModel(gpt, "gpt"),
          {.data = Text{.context = 1024, .vocab = 51200}, .optimizer = Adam{.lr = 1e-3}, .batch = 128}, cluster, devices,
          each, random, drawn);
-    Mlp mlp;
+    Mlp mlp(std::vector<int64_t>(8, 4096));
     draw(makeModel(mlp, "mlp"),
          {.data = Mnist{}, .loss = crossEntropy, .optimizer = Sgd{.lr = 0.1, .momentum = 0.9}, .batch = 4096}, cluster,
          devices, each, random, drawn);
