@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Whether the plan's schema is still that of its format version, and whether versions follow the rules of docs/plan.md.
 
-runtime/plan/baseline/plan-MAJOR.MINOR.fbs holds the declarations of the current version and of every earlier minor one from FIRST
-on. What is checked, with the numbers formatMajor and formatMinor of runtime/plan/PlanFile.h:
+runtime/plan/baseline/plan-MAJOR.MINOR.fbs holds the declarations of the current version, and of every earlier minor one that a
+release of Cleave writes (RELEASED). What is checked, with the numbers formatMajor and formatMinor of runtime/plan/PlanFile.h:
   - plan.fbs declares what the baseline of the current version declares; comments may differ;
-  - every minor version only adds to the one before it: by `flatc --conform`, and by a comparison of the declarations, because
+  - every minor version only adds to the released one before it: by `flatc --conform`, and by a comparison of the declarations, because
     flatc permits what is removed at the end of a table, what is renamed, and structs that grow;
   - the check itself: altered copies of the schema are refused, and those that only add something are not.
 
 conform.py [--flatc FLATC] [--write]
 
---write makes the baseline of a new version. Exit status: 0 everything holds, 1 something does not.
+--write makes the baseline of a new version, and removes that of the one before, to which it only may add, unless that was
+released. Exit status: 0 everything holds, 1 something does not.
 """
 import argparse
 import difflib
@@ -23,7 +24,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PLAN = os.path.join(ROOT, "runtime", "plan")
 BASELINE = os.path.join(PLAN, "baseline")
-FIRST = (3, 3)  # there are no plans of earlier versions
+RELEASED = []  # versions (major, minor) of the format that released programs write, ascending; none so far
 HEADER = "// The declarations of plan.fbs in format version {}, made by tests/plan_schema/conform.py --write. Never changed.\n"
 BLOCK = re.compile(r"\b(table|struct|enum|union)\s+(\w+)\s*(?::\s*(\w+)\s*)?\{([^}]*)\}")
 
@@ -105,6 +106,16 @@ def incompatible(flatc, old, new):
     return problems + ([said] if said else [])
 
 
+def versions_kept(now):
+    """The versions that have a baseline: those that were released, of this major version, and the current one."""
+    return sorted({one for one in RELEASED if one[0] == now[0] and one < now} | {now})
+
+
+def others(now):
+    """The names of other baselines."""
+    return sorted(set(os.listdir(BASELINE)) - {os.path.basename(baseline(*one)) for one in versions_kept(now)})
+
+
 def check_current(flatc, schema, now):
     """What is wrong with the schema against the baseline of its version."""
     kept = baseline(*now)
@@ -125,18 +136,17 @@ def check_current(flatc, schema, now):
 
 
 def check_history(flatc, now):
-    """What is wrong with the minor versions before, each against the one that follows it, and with the list of baselines."""
+    """What is wrong with the released versions before, each against the one that follows it, and with the list of baselines."""
     problems = []
-    first = FIRST[1] if FIRST[0] == now[0] else 0
-    for minor in range(first, now[1]):
-        old, new = baseline(now[0], minor), baseline(now[0], minor + 1)
+    kept = versions_kept(now)
+    for before, after in zip(kept, kept[1:]):
+        old, new = baseline(*before), baseline(*after)
         if not os.path.exists(old):
-            problems.append(f"the baseline of format version {now[0]}.{minor} is missing")
+            problems.append(f"the baseline of format version {before[0]}.{before[1]} is missing")
         elif os.path.exists(new):
-            problems += [f"{now[0]}.{minor + 1} after {now[0]}.{minor}: {text}" for text in incompatible(flatc, old, new)]
-    for name in sorted(os.listdir(BASELINE)):
-        if name not in (os.path.basename(baseline(now[0], minor)) for minor in range(first, now[1] + 1)):
-            problems.append(f"runtime/plan/baseline/{name} is not of a version from {now[0]}.{first} to {now[0]}.{now[1]}: remove it")
+            problems += [f"{after[0]}.{after[1]} after {before[0]}.{before[1]}: {text}" for text in incompatible(flatc, old, new)]
+    for name in others(now):
+        problems.append(f"runtime/plan/baseline/{name} is of no released version, nor of {now[0]}.{now[1]}: remove it")
     return problems
 
 
@@ -183,13 +193,19 @@ def check_check(flatc, schema, folder):
     return problems
 
 
-def write(schema, now):
+def write(flatc, schema, now):
     kept = baseline(*now)
     text = HEADER.format(f"{now[0]}.{now[1]}") + written(read(schema))
     if os.path.exists(kept) and declarations(read(kept)) != declarations(text):
         sys.exit(f"conform.py: {os.path.relpath(kept, ROOT)} is there and declares something else: this version is taken, raise "
                  "formatMajor or formatMinor in runtime/plan/PlanFile.h")
     os.makedirs(BASELINE, exist_ok=True)
+    for name in others(now):
+        before = os.path.join(BASELINE, name)
+        if name.startswith(f"plan-{now[0]}.") and (problems := incompatible(flatc, before, schema)):
+            sys.exit(f"conform.py: {now[0]}.{now[1]} does not only add to {name}: {'; '.join(problems[:5])}: raise formatMajor in "
+                     "runtime/plan/PlanFile.h")
+        os.remove(before)
     with open(kept, "w", encoding="utf-8") as file:
         file.write(text)
     print(f"wrote {os.path.relpath(kept, ROOT)}")
@@ -202,7 +218,7 @@ def main():
     given = parser.parse_args()
     schema, now = os.path.join(PLAN, "plan.fbs"), version()
     if given.write:
-        write(schema, now)
+        write(given.flatc, schema, now)
     with tempfile.TemporaryDirectory() as folder:
         problems = check_current(given.flatc, schema, now) + check_history(given.flatc, now)
         problems += check_check(given.flatc, schema, folder)
