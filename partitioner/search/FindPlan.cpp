@@ -81,6 +81,35 @@ void addSolved(const SearchInput &input, SplitCosts &solved, SearchOutcome &outc
   std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
 }
 
+/// The plans to compile: the fastest of `candidates`, which are sorted by time, at most `most`. At most two have the
+/// same mesh if there are others, so that an error of the estimate matters less. Of those that an option does not
+/// change (sequence parallelism of a model without sequences) only the first is taken. One of the first `certain` at
+/// least has the default shardings, which every model can follow.
+std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain) {
+  constexpr size_t mostAlike = 2;
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, size_t> alike;
+  std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
+  std::vector<const Candidate *> chosen, others;
+  for (const Candidate &candidate : candidates) {
+    const PlanGroup &group = candidate.group;
+    const SplitChoice &split = group.split;
+    if (!estimates
+             .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
+             .second)
+      continue;
+    const bool differs = ++alike[{split.data, split.tensor, group.pipeline, candidate.byOp}] <= mostAlike;
+    (differs ? chosen : others).push_back(&candidate);
+  }
+  chosen.insert(chosen.end(), others.begin(), others.end());
+  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
+  if (usual != chosen.end() && usual - chosen.begin() >= static_cast<std::ptrdiff_t>(certain))
+    std::iter_swap(usual, chosen.begin() + static_cast<std::ptrdiff_t>(certain) - 1);
+  std::vector<Candidate> finalists;
+  for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
+    finalists.push_back(*chosen[i]);
+  return finalists;
+}
+
 /// Makes and simulates the candidates that are estimated to be the fastest. Excludes those that cannot be made or do
 /// not fit.
 void tryFinalists(SearchInput &input, PlanTrials &trials, FoundPlan &found) {
@@ -157,31 +186,6 @@ FoundPlan findPlan(SearchInput &input, SplitCosts *solved, PlanTrials &trials) {
     if (input.excluded.size() == before || found.outcome.stoppedEarly)
       return found;
   }
-}
-
-std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain) {
-  constexpr size_t mostAlike = 2;
-  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, size_t> alike;
-  std::set<std::tuple<int64_t, int64_t, bool, double, double>> estimates;
-  std::vector<const Candidate *> chosen, others;
-  for (const Candidate &candidate : candidates) {
-    const PlanGroup &group = candidate.group;
-    const SplitChoice &split = group.split;
-    if (!estimates
-             .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
-             .second)
-      continue;
-    const bool differs = ++alike[{split.data, split.tensor, group.pipeline, candidate.byOp}] <= mostAlike;
-    (differs ? chosen : others).push_back(&candidate);
-  }
-  chosen.insert(chosen.end(), others.begin(), others.end());
-  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
-  if (usual != chosen.end() && usual - chosen.begin() >= static_cast<std::ptrdiff_t>(certain))
-    std::iter_swap(usual, chosen.begin() + static_cast<std::ptrdiff_t>(certain) - 1);
-  std::vector<Candidate> finalists;
-  for (size_t i = 0; i < std::min(most, chosen.size()); ++i)
-    finalists.push_back(*chosen[i]);
-  return finalists;
 }
 
 } // namespace cleave::partitioner

@@ -32,10 +32,4 @@ struct FoundPlan {
 /// excluded, and the search begins anew. Once it stops, the first that can be made and fits is taken.
 FoundPlan findPlan(SearchInput &input, SplitCosts *solved, PlanTrials &trials);
 
-/// The plans to compile: the fastest of `candidates`, which are sorted by time, at most `most`. At most two have the
-/// same mesh if there are others, so that an error of the estimate matters less. Of those that an option does not
-/// change (sequence parallelism of a model without sequences) only the first is taken. One of the first `certain` at
-/// least has the default shardings, which every model can follow.
-std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, size_t most, size_t certain);
-
 } // namespace cleave::partitioner

@@ -1,5 +1,6 @@
 // A plan of the whole model that a search makes.
 #pragma once
+#include "partitioner/cluster/Cluster.h"
 #include "partitioner/simulate/Simulate.h"
 #include "partitioner/strategy/Decisions.h"
 #include "runtime/plan/PlanFile.h"
@@ -17,5 +18,8 @@ struct TriedPlan {
   std::shared_ptr<const PlanFile> file = nullptr; ///< without code; null: it cannot be made
   std::vector<ClassTimes> times = {};             ///< of the simulation, if there is a step
 };
+
+/// Simulates a plan that was made; or says in `problem` why it does not fit the memory.
+void judge(TriedPlan &plan, const Cluster &cluster);
 
 } // namespace cleave::partitioner

@@ -50,19 +50,16 @@ void Finalists::compileAndSimulate(TriedPlan &plan, Safer safer, std::optional<G
       plan.problem = noneSuits(why);
       return;
     }
-  if (const auto lacks = partitioner::memoryProblem(file->plan(), job.cluster)) {
-    plan.problem = fmt::format("no strategy fits the memory of {}: {}", job.devicesText(), *lacks);
-    plan.file = file;
-    const uint32_t tightest = partitioner::tightest(file->plan(), job.cluster).rank;
-    const uint32_t program = file->plan().ranks()->Get(tightest)->program();
-    if (again && safer.at.contains(file->plan().programs()->Get(program)->stage())) {
-      partitioner::setRecompute(plan.strategy, job.asked.pins, std::move(safer.rules));
-      compileAndSimulate(plan, {}, std::move(again), stops);
-    }
-  } else {
-    partitioner::Simulation simulation = partitioner::simulate(file->plan(), job.cluster);
-    plan.step = simulation.stepSeconds, plan.times = std::move(simulation.times);
-    plan.file = std::move(file);
+  plan.file = std::move(file);
+  partitioner::judge(plan, job.cluster);
+  if (plan.step > 0)
+    return;
+  plan.problem = fmt::format("no strategy fits the memory of {}: {}", job.devicesText(), plan.problem);
+  const plan::Plan &made = plan.file->plan();
+  const uint32_t program = made.ranks()->Get(partitioner::tightest(made, job.cluster).rank)->program();
+  if (again && safer.at.contains(made.programs()->Get(program)->stage())) {
+    partitioner::setRecompute(plan.strategy, job.asked.pins, std::move(safer.rules));
+    compileAndSimulate(plan, {}, std::move(again), stops);
   }
 }
 

@@ -57,10 +57,7 @@ public:
   }
   partitioner::TriedPlan tried(const Decisions &strategy) override {
     partitioner::TriedPlan plan{.strategy = strategy, .file = compiled(strategy)};
-    if (const auto lacks = partitioner::memoryProblem(plan.file->plan(), cluster))
-      plan.problem = *lacks;
-    else
-      plan.step = partitioner::simulate(plan.file->plan(), cluster).stepSeconds;
+    partitioner::judge(plan, cluster);
     return plan;
   }
 

@@ -23,7 +23,7 @@ struct ReducedModel {
 /// What trial plans differ in.
 struct TrialChoice {
   partitioner::SplitChoice split;
-  bool replicasApart = false; ///< CompileOptions::replicasApart
+  bool replicasApart = false; ///< CompileContext::replicasApart
   auto operator<=>(const TrialChoice &) const = default;
 };
 

@@ -55,6 +55,8 @@ SiteCosts SplitTrials::costsAt(Site site, const PlanFile &trial, int64_t dataRan
 
 void SplitTrials::prepare(const std::vector<Wanted> &wanted) {
   const size_t workers = models.workers();
+  if (workers == 1) // some may not be needed
+    return;
   std::vector<TrialChoice> choices;
   for (const auto &[split, site] : wanted)
     if (const TrialChoice choice = choiceOf(split); !measured.contains({split, site}) &&
