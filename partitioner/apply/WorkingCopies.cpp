@@ -68,9 +68,11 @@ std::string sourceName(Value value) {
   return cast ? castName(cast) : parameterName(value);
 }
 
-/// The name of a convolution weight that `transpose` converts to channels last; "" for other transposes.
+/// The name of a convolution weight that `transpose` converts to channels last; "" for other transposes, and for those
+/// of a gathered weight: before the first microbatch they would wait for the gather, and all passes for them.
 std::string turnedName(ir::TransposeOp transpose) {
-  if (llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
+  if (isGathered(transpose.getInput().getDefiningOp(), dist::gatheredForIteration) ||
+      llvm::none_of(transpose->getUsers(), [](Operation *user) { return user->hasAttr(ir::channelsLast); }))
     return {};
   const std::string name = sourceName(transpose.getInput());
   return name.empty() ? name : name + ".nhwc";

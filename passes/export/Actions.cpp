@@ -91,6 +91,7 @@ public:
     if (streams != CollectiveStreams::None) {
       holdGathered();
       reserveReceived();
+      reserveSummed();
     }
     std::vector<SegmentUse> uses;
     for (const SegmentDraft &segment : builder.segments)
@@ -182,6 +183,33 @@ private:
             holds.push_back({i, message->slot, last == before.end() ? i - 1 : last->second});
         }
     }
+  }
+
+  /// Sums of gradients run beside the backward pass that makes their operands: nothing else uses the place of a result
+  /// from then on. The first sum that waits for its place would make all others wait.
+  void reserveSummed() {
+    for (size_t i = 1; i < actions.size(); ++i) {
+      const plan::SegmentT &segment = *segmentOf(actions[i]).segment;
+      if (segment.kind != plan::SegmentKind::Reduce)
+        continue;
+      for (const auto &step : segment.steps)
+        if (const plan::CollectiveT *collective = step->op.AsCollective())
+          for (const auto &buffer : collective->buffers)
+            if (const auto made = lastUse(i, buffer->in);
+                made && buffer->out != buffer->in && builder.slot(buffer->out).space == plan::Space::Placed)
+              holds.push_back({i, buffer->out, made->first, made->second});
+    }
+  }
+
+  /// The last action before `end` that touches a slot, and its last step that does.
+  std::optional<std::pair<size_t, int64_t>> lastUse(size_t end, uint32_t slot) const {
+    for (size_t i = end; i-- > 0;) {
+      const auto &touched = segmentOf(actions[i]).touched;
+      for (size_t step = touched.size(); step-- > 0;)
+        if (std::ranges::count(touched[step], slot) > 0)
+          return std::pair(i, static_cast<int64_t>(step));
+    }
+    return std::nullopt;
   }
 
   size_t finishSegment() {

@@ -15,7 +15,8 @@ struct OwnSchedule {
 /// Sets train, eval, layouts, slot offsets and memory sizes of the program, and moves its segments into it.
 ///
 /// A slot that is sent is live until its rank waits for the message (SendWaits.h). Where collectives run concurrently
-/// with other steps, slots that they read are live until the collectives must have ended.
+/// with other steps, slots that they read are live until the collectives must have ended, and those that sums of
+/// gradients write are reserved from when the gradients are made.
 /// Placement, and `tight`: ArenaTimeline.h.
 void writeActions(ProgramBuilder &builder, OwnSchedule train, OwnSchedule eval, CollectiveStreams streams, bool tight);
 

@@ -68,7 +68,7 @@ LiveRanges rangesOf(const std::vector<TimedAction> &actions, const std::vector<S
       range.lastTouch = i;
     }
   for (const Hold &hold : holds)
-    extend(hold.slot, actions[hold.action], {hold.until, 0}, {hold.until, 0});
+    extend(hold.slot, actions[hold.action], {hold.until, 1 + hold.step}, {hold.until, 1 + hold.step});
   return ranges;
 }
 

@@ -40,11 +40,13 @@ struct TimedAction {
 };
 
 /// `slot` as used by `action` keeps its place as far as the beginning of action `until`: a later one, before which its
-/// value must not change, or an earlier one, from which on something may already be written there.
+/// value must not change, or an earlier one, from which on something may already be written there. Of an earlier one,
+/// from the end of `step` on, if that is not -1.
 struct Hold {
   size_t action = 0;
   uint32_t slot = 0;
   size_t until = 0;
+  int64_t step = -1;
 };
 
 /// The frames in which slots are placed.

@@ -367,6 +367,43 @@ TEST_CASE("plans for GPUs: passes wait for what a beginning gathers only to read
   CHECK(gathers > 4);
 }
 
+TEST_CASE("plans for GPUs: sums of gradients wait for what makes them alone", "[export][compile]") {
+  passes::CompileOptions options;
+  options.backend = Target::Kind::Cuda;
+  options.target = Target::Emulated;
+  options.strategy.mesh = partitioner::parseMesh("dp=4");
+  options.strategy.zero = 1;
+  options.batch = batch;
+  const auto file =
+      PlanFile::fromBytes(passes::compile(GraphModule::parse(GptText(batch, 4).module(), "gpt"), options), "sums");
+  CHECK(checkPlan(file->plan()).empty());
+  const std::unique_ptr<plan::PlanT> whole(file->plan().UnPack());
+  const auto &program = whole->programs[0];
+  const plan::Program &packed = *file->plan().programs()->Get(0);
+  size_t sums = 0;
+  for (const auto &action : program->train) {
+    if (program->segments[action->segment]->kind != plan::SegmentKind::Reduce)
+      continue;
+    for (const plan::Wait &wait : action->waits) {
+      const plan::CollectiveT *sum = program->segments[action->segment]->steps[wait.step()]->op.AsCollective();
+      const plan::ActionT &earlier = *program->train[wait.on_action()];
+      if (!sum || program->segments[earlier.segment]->kind != plan::SegmentKind::Backward)
+        continue;
+      ++sums;
+      bool makes = false;
+      check::forEachAccess(*packed.segments()->Get(earlier.segment)->steps()->Get(wait.on_step()), packed,
+                           [&](const check::Access &access) {
+                             makes |= access.kind != check::Access::Read &&
+                                      std::ranges::any_of(
+                                          sum->buffers, [&](const auto &buffer) { return buffer->in == access.slot; });
+                           });
+      INFO("sum " << wait.step() << " waits for step " << wait.on_step() << " of the backward pass");
+      CHECK(makes);
+    }
+  }
+  CHECK(sums > 4);
+}
+
 TEST_CASE("plans for GPUs: collectives over axis dp run beside those over axis tp", "[export][compile]") {
   const auto file = compileGpt("dp=2,tp=2", 2, "1f1b", batch, Target::Kind::Cuda, true);
   const plan::Program &program = *file->plan().programs()->Get(0);

@@ -127,6 +127,21 @@ TEST_CASE("a place that is reserved before its microbatch begins is used by noth
     }
 }
 
+TEST_CASE("a place that is reserved from a step on may have another use before it", "[export]") {
+  // The end of the iteration writes Sum, which one thing makes ready in step 1 of the backward pass.
+  enum { Early, Late, Sum };
+  const std::vector<uint64_t> sizes{4096, 4096, 4096};
+  const std::vector<SegmentUse> uses{{4, {{Early, 0, 1}, {Late, 2, 3}}}, {1, {{Sum, 0, 0}}}};
+  const std::vector<TimedAction> actions{{0, 0, true}, {1, 0, false}};
+  const auto placed = [&](std::vector<Hold> holds) { return ArenaTimeline(actions, uses, holds, sizes); };
+  CHECK(placed({}).placement().bytes == 4096);
+  const ArenaTimeline reserved = placed({{1, Sum, 0, 1}});
+  CHECK(reserved.placement().bytes == 8192);
+  CHECK(reserved.offset(Sum, 1) != reserved.offset(Late, 0));
+  CHECK(placed({{1, Sum, 0, 3}}).placement().bytes == 8192);
+  CHECK(placed({{1, Sum, 0}}).placement().bytes == 8192);
+}
+
 TEST_CASE("places repeat: their number does not grow with microbatches", "[export]") {
   std::vector<SegmentUse> uses = segments;
   uses.push_back({1, {}});
