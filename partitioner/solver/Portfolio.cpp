@@ -178,6 +178,9 @@ void Portfolio::take(std::vector<uint32_t> choices) {
 /// anew from the bound's latest choices, which become better with the bound; then it returns to the best.
 void Portfolio::direct(BoundSearch &bound) {
   if (found.empty())
+    if (std::vector<uint32_t> choices = bound.takeFresh(); !choices.empty())
+      take(std::move(choices));
+  if (found.empty())
     return;
   if (!neighbourhoods)
     neighbourhoods.emplace(model, modelChoices(model, found), 1);
@@ -199,7 +202,17 @@ void Portfolio::direct(BoundSearch &bound) {
   neighbourhoods->setScores(std::move(ofModel));
 }
 
-bool Portfolio::run(WorkLimit &limit) {
+bool Portfolio::bounds(WorkLimit &limit) {
+  if (reduced.infeasible)
+    return true;
+  BoundSearch bound(reduced);
+  const bool complete = bound.run(limit);
+  if (std::vector<uint32_t> choices = bound.take(); !choices.empty())
+    take(std::move(choices));
+  return complete;
+}
+
+bool Portfolio::run(WorkLimit &limit, double tolerance) {
   if (reduced.infeasible) {
     least = reduced.target + 1;
     return true;
@@ -216,7 +229,7 @@ bool Portfolio::run(WorkLimit &limit) {
     if (!found.empty())
       bound.lower(cost - 1);
     least = std::max(least, bound.bound());
-    if (complete || (!found.empty() && least >= cost))
+    if (complete || (!found.empty() && double(cost - least) <= tolerance * double(cost)))
       return true;
     if (limit.spent(0))
       return false;

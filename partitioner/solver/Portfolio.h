@@ -55,8 +55,11 @@ private:
 class Portfolio {
 public:
   Portfolio(Core core, unsigned threads);
-  /// Returns whether the search is complete: what was found is the best within the core's target, or nothing is.
-  bool run(WorkLimit &limit);
+  /// Returns whether the search is complete: what was found costs at most a part `tolerance` more than the best within
+  /// the core's target, or nothing is within it.
+  bool run(WorkLimit &limit, double tolerance = 0);
+  /// The same by the bound alone, without a tolerance.
+  bool bounds(WorkLimit &limit);
 
   /// The core, reduced; its `undo` leads to the problem's nodes.
   const Core &core() const { return reduced; }

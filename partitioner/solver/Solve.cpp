@@ -65,12 +65,15 @@ int digitsTooMany(const AssignmentProblem &problem, WideCost limit) {
 class AssignmentSolver {
 public:
   AssignmentSolver(const AssignmentProblem &problem, const SolveOptions &options)
-      : problem(problem), limit{options.work, 0, options.stop}, threads(options.threads) {}
+      : problem(problem), limit{options.work, 0, options.stop}, threads(options.threads),
+        below(options.below), tolerance(options.tolerance) {}
 
   AssignmentSolution run() {
     WideCost above = usualLimit(problem);
     int digits = digitsTooMany(problem, above);
-    while (attempt(above, digits) && (out.assignment.empty() || out.cost > out.lowerBound)) {
+    if (below && costsNoLess(*below, above, digits))
+      return std::move(out);
+    while (attempt(above, digits) && !isNear()) {
       if (out.assignment.empty() && above >= everything) {
         out.infeasible = true;
         break;
@@ -89,7 +92,33 @@ public:
   }
 
 private:
+  bool isNear() const {
+    return !out.assignment.empty() &&
+           static_cast<double>(out.cost - out.lowerBound) <= tolerance * static_cast<double>(out.cost);
+  }
+
   static constexpr WideCost everything = WideCost(1) << 65; // above all amounts
+
+  /// Whether it is soon known that no assignment costs less, or which one costs the least.
+  bool costsNoLess(WideCost cost, WideCost above, int digits) {
+    constexpr uint64_t probeWork = 20'000'000;
+    Core core = coreOf(problem, above, digits);
+    if ((core.target + 1) << digits < cost)
+      return false;
+    setTarget(core, cost);
+    WorkLimit own{std::min(probeWork, limit.most), 0, limit.stop};
+    Portfolio portfolio(std::move(core), threads);
+    const bool complete = portfolio.bounds(own);
+    limit.spent(own.done);
+    if (!complete)
+      return false;
+    out.lowerBound = cost;
+    if (!portfolio.choices().empty()) {
+      out.assignment = restored(portfolio.core(), portfolio.choices());
+      out.lowerBound = out.cost = costOf(problem, out.assignment);
+    }
+    return true;
+  }
 
   /// Looks for a better assignment without costs that are more than `above` the least of their table. Returns whether
   /// the search is complete.
@@ -104,7 +133,7 @@ private:
     if (!out.assignment.empty())
       setTarget(core, out.cost);
     Portfolio portfolio(std::move(core), threads);
-    const bool complete = portfolio.run(limit);
+    const bool complete = portfolio.run(limit, tolerance);
     if (!portfolio.choices().empty()) {
       std::vector<uint32_t> found = restored(portfolio.core(), portfolio.choices());
       const WideCost cost = costOf(problem, found);
@@ -122,6 +151,8 @@ private:
   const AssignmentProblem &problem;
   WorkLimit limit;
   unsigned threads;
+  std::optional<WideCost> below;
+  double tolerance;
   WideCost least = 0; // the sum of the least costs of all tables
   bool bounded = false;
   AssignmentSolution out;

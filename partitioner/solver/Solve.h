@@ -2,6 +2,8 @@
 #pragma once
 #include "partitioner/solver/Branch.h"
 
+#include <optional>
+
 namespace cleave::partitioner {
 
 struct SolveOptions {
@@ -9,6 +11,10 @@ struct SolveOptions {
   std::function<bool()> stop;
   /// Entries of tables that may be looked at, about 10^9 in a second.
   uint64_t work = UINT64_MAX;
+  /// Ends early when the best costs at most this part more than the bound.
+  double tolerance = 0;
+  /// Ends early if it is soon proved that no assignment costs less: then none is returned.
+  std::optional<WideCost> below = {};
   /// 2: a bound and a search run side by side. The result does not depend on it unless `stop` ends the work.
   unsigned threads = 1;
 };

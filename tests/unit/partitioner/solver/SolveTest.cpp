@@ -225,3 +225,30 @@ TEST_CASE("a search that is stopped has its best and a bound", "[solver]") {
     REQUIRE(some.cost >= all.lowerBound);
   }
 }
+
+TEST_CASE("a search ends early where nothing is below a cost, or the best is near the bound", "[solver]") {
+  int none = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    const AssignmentProblem problem = randomProblem(seed, {});
+    const AssignmentSolution best = bruteForce(problem);
+    INFO("seed " << seed << ", best " << text(best.cost));
+    if (best.infeasible || best.cost - leastCosts(problem) > WideCost(1) << 61)
+      continue;
+    const WideCost above = best.cost / 8 + 1;
+    for (const WideCost below : {best.cost - above, best.cost, best.cost + 1, best.cost + above}) {
+      const AssignmentSolution found = solveAssignment(problem, {.below = below});
+      REQUIRE(found.lowerBound <= best.cost);
+      if (found.assignment.empty()) {
+        REQUIRE(below <= best.cost);
+        REQUIRE(found.lowerBound >= below);
+        ++none;
+      } else
+        REQUIRE(found.cost == best.cost);
+    }
+    const AssignmentSolution near = solveAssignment(problem, {.tolerance = 0.1});
+    REQUIRE(near.lowerBound <= best.cost);
+    REQUIRE(double(near.cost - near.lowerBound) <= 0.1 * double(near.cost));
+    REQUIRE(costOf(problem, near.assignment) == near.cost);
+  }
+  CHECK(none > 1000);
+}
