@@ -9,14 +9,14 @@
 
 namespace cleave::partitioner {
 
-PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp) {
-  return {group.split, group.microbatches, group.sizes, group.order, schedule.name, schedule.chunks, byOp};
+PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule) {
+  return {group.split, group.microbatches, group.sizes, group.order, schedule.name, schedule.chunks};
 }
 
 double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow, double> &simulated, double others) {
   double lower = others;
   for (const Candidate &one : candidates) {
-    const auto known = simulated.find(rowOf(one.group, one.schedule, one.byOp));
+    const auto known = simulated.find(rowOf(one.group, one.schedule));
     lower = std::min(lower, known != simulated.end() ? known->second : one.estimate.seconds);
   }
   return lower;
@@ -24,6 +24,13 @@ double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow,
 
 std::vector<Recomputation> recomputeOf(const PlanGroup &group) {
   return std::vector(static_cast<size_t>(group.pipeline), group.split.recompute);
+}
+
+PositionCosts pointersTo(const Positions &positions) {
+  PositionCosts pointers;
+  for (const SiteCosts &site : positions)
+    pointers.push_back(&site);
+  return pointers;
 }
 
 std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,

@@ -14,9 +14,9 @@
 
 namespace cleave::partitioner {
 
-/// A row of the space, with default or (byOp) solved shardings.
-using PlanRow = std::tuple<SplitChoice, int64_t, AxisSizes, AxisOrder, std::string, int64_t, bool>;
-PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule, bool byOp = false);
+/// A row of the space.
+using PlanRow = std::tuple<SplitChoice, int64_t, AxisSizes, AxisOrder, std::string, int64_t>;
+PlanRow rowOf(const PlanGroup &group, const ScheduleChoice &schedule);
 
 struct SearchInput {
   Space space;
@@ -40,7 +40,6 @@ struct Candidate {
   std::vector<size_t> begins;           ///< the first layer of each stage
   std::vector<Recomputation> recompute; ///< of each layer
   std::vector<Recomputation> safer;     ///< if that may not fit, by an error of the estimate; or empty
-  bool byOp = false;                    ///< with the shardings of single ops that the solver found
 };
 
 /// No plan takes less: those of `simulated` take what that says, other candidates what is estimated, and the rest of
@@ -49,6 +48,10 @@ double lowerBound(std::span<const Candidate> candidates, const std::map<PlanRow,
 
 /// The recomputation that a group names, at every position of its pipeline.
 std::vector<Recomputation> recomputeOf(const PlanGroup &group);
+
+/// Costs at the positions of a group's pipeline, that are not those of a measured plan.
+using Positions = std::vector<SiteCosts>;
+PositionCosts pointersTo(const Positions &positions);
 
 /// The costs at the positions of a group; nothing if the model cannot be split so.
 std::optional<PositionCosts> measurePositions(const SearchInput &input, const PlanGroup &group,

@@ -72,6 +72,10 @@ Estimator::Units Estimator::unitsOf() const {
   return units;
 }
 
+double Estimator::sentBytes(size_t layer) const {
+  return layers[layer].sentBytes * costOf(layer, costsAt(0)).sentShare;
+}
+
 std::vector<double> Estimator::secondsOf(const Units &units, const PlanCosts &use) const {
   std::vector<double> seconds(units.first.size());
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -112,7 +116,7 @@ std::vector<size_t> Estimator::cutBySends(const ScheduleChoice &schedule) const 
   const auto stages = static_cast<size_t>(shape.stages());
   if (positions.size() > 1 || stages == 1 || stages == begins.size() || stages > units.first.size())
     return {};
-  const auto sentTo = [&](size_t unit) { return layers[units.first[unit] - 1].sentBytes; };
+  const auto sentTo = [&](size_t unit) { return sentBytes(units.first[unit] - 1); };
   std::vector<double> sent;
   for (size_t unit = 1; unit < units.first.size(); ++unit)
     sent.push_back(sentTo(unit));
@@ -206,7 +210,7 @@ std::vector<Estimator::Stage> Estimator::stagesOf(const Schedule &shape, const s
     }
     const auto message = [&](int64_t neighbour, size_t lastLayer) {
       const int64_t other = shape.rankOf(neighbour);
-      return other == position ? 0 : milliseconds * network.send(position, other, rows * layers[lastLayer].sentBytes);
+      return other == position ? 0 : milliseconds * network.send(position, other, rows * sentBytes(lastLayer));
     };
     if (s == 0 && shape.backward == BackwardPass::Split) { // no stage waits for gradients of its inputs: one pass
       stage.costs.weightGradient += std::exchange(stage.costs.inputGradient, 0);
@@ -364,7 +368,7 @@ double Estimator::lowestOfAnyCuts(const Schedule &shape, const Units &units) con
     back[unit + 1] += split ? 0 : layer.backward;
     path += layer.forward + layer.backward - (split && unit > 0 ? layer.weightGradient : 0);
     if (i + 1 < layers.size())
-      leastSent = std::min(leastSent, layers[i].sentBytes);
+      leastSent = std::min(leastSent, sentBytes(i));
   }
   const std::vector<double> works(first.begin() + 1, first.end());
   for (size_t unit = 0; unit < count; ++unit) {

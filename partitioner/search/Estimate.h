@@ -108,6 +108,7 @@ private:
   const SiteCosts &siteAt(int64_t position) const;
   const SiteCosts &siteAt(int64_t position, size_t layer) const;
   const PlanCosts &costsAt(int64_t position) const { return siteAt(position).front().costs; }
+  double sentBytes(size_t layer) const; ///< of one sample, if a stage ends behind it
   Units unitsOf() const;
   std::vector<double> secondsOf(const Units &units, const PlanCosts &use) const;
   double lowestOfAnyCuts(const Schedule &shape, const Units &units) const;

@@ -9,77 +9,15 @@
 namespace cleave::partitioner {
 namespace {
 
-constexpr uint32_t triedAtMost = 4; ///< plans of the whole model, if one of them fits
-constexpr size_t triedTogether = 2; ///< of them at the same time
+constexpr uint32_t triedAtLeast = 4; ///< plans of the whole model, if one of them fits and none is near the bound
+constexpr uint32_t triedAtMost = 12; ///< while estimates, corrected by what was seen, promise a faster plan
+constexpr size_t triedTogether = 2;  ///< of them at the same time
+constexpr size_t lookedAtMost = 64;
+/// The part by which estimates of solved shardings may be too long: messages inside the passes hide behind more of a
+/// real plan's steps than where they are measured.
+constexpr double errorOfSolved = 0.25;
 /// A plan at most this part above the bound ends the trials, if no estimate was longer by more.
 constexpr double nearBound = 0.01;
-
-/// The layers with what they send in solved shardings, in which a rank may have more of a value.
-std::vector<SearchLayer> withSent(std::vector<SearchLayer> layers, const PlanCosts &usual, const PlanCosts &solved) {
-  for (SearchLayer &layer : layers) {
-    const auto before = usual.layers.find(layer.measured), now = solved.layers.find(layer.measured);
-    if (before != usual.layers.end() && now != solved.layers.end() && before->second.sent > 0)
-      layer.sentBytes *= std::max(1.0, now->second.sent / before->second.sent);
-  }
-  return layers;
-}
-
-std::vector<SearchLayer> layersWith(const SearchInput &input, const PlanGroup &group, SplitCosts &solved) {
-  if (group.pipeline == 1)
-    return input.layers;
-  const Site site = input.places->positions(group).front();
-  const SiteCosts *usual = input.costs->of(group.split, site), *other = solved.of(group.split, site);
-  return usual && other ? withSent(input.layers, usual->front().costs, other->front().costs) : input.layers;
-}
-
-/// Adds plans with solved shardings to `added`. Throws Stopped.
-void findSolved(const SearchInput &input, SplitCosts &solved, const SearchOutcome &outcome,
-                std::vector<Candidate> &added) {
-  constexpr size_t most = 6; // splits
-  std::set<SplitChoice> splits;
-  std::set<std::tuple<SplitChoice, int64_t, std::string, int64_t>> tried;
-  SearchInput solvedInput = input;
-  solvedInput.costs = &solved;
-  const auto tryPlan = [&](PlanGroup group, const ScheduleChoice &schedule) {
-    group.split.sequence = false; // the solver chooses the layouts of activations itself
-    if (!tried.insert({group.split, group.pipeline, schedule.name, schedule.chunks}).second)
-      return;
-    throwIfStopped(input.stops);
-    solvedInput.layers = layersWith(input, group, solved);
-    auto plan = estimatePlan(solvedInput, group, schedule);
-    if (!plan || plan->begins.empty() || !plan->estimate.fits())
-      return;
-    plan->byOp = true;
-    added.push_back(std::move(*plan));
-  };
-  for (const Candidate &candidate : outcome.candidates) {
-    SplitChoice split = candidate.group.split;
-    split.sequence = false;
-    if (splits.size() < most || splits.contains(split)) {
-      splits.insert(split);
-      tryPlan(candidate.group, candidate.schedule);
-    }
-  }
-  size_t more = 2; // of those with the most rows
-  for (const PlanGroup &group : groupsOf(input.space, *input.places))
-    if (more > 0 && group.pipeline == 1 && group.split.tensor == 1 && group.split.zero == 0 &&
-        splits.insert(group.split).second) {
-      --more;
-      for (const ScheduleChoice &schedule : schedulesOf(input.space, group))
-        tryPlan(group, schedule);
-    }
-}
-
-void addSolved(const SearchInput &input, SplitCosts &solved, SearchOutcome &outcome) {
-  std::vector<Candidate> added;
-  try {
-    findSolved(input, solved, outcome, added);
-  } catch (const Stopped &) {
-    outcome.stoppedEarly = true;
-  }
-  outcome.candidates.insert(outcome.candidates.end(), added.begin(), added.end());
-  std::ranges::stable_sort(outcome.candidates, {}, [](const Candidate &one) { return one.estimate.seconds; });
-}
 
 /// The plans to compile: the fastest of `candidates`, which are sorted by time, at most `most`. At most two have the
 /// same mesh if there are others, so that an error of the estimate matters less. Of those that an option does not
@@ -94,14 +32,15 @@ std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, siz
     const PlanGroup &group = candidate.group;
     const SplitChoice &split = group.split;
     if (!estimates
-             .emplace(split.data, split.tensor, candidate.byOp, candidate.estimate.seconds, candidate.estimate.bytes)
+             .emplace(split.data, split.tensor, candidate.group.split.solved, candidate.estimate.seconds,
+                      candidate.estimate.bytes)
              .second)
       continue;
-    const bool differs = ++alike[{split.data, split.tensor, group.pipeline, candidate.byOp}] <= mostAlike;
+    const bool differs = ++alike[{split.data, split.tensor, group.pipeline, candidate.group.split.solved}] <= mostAlike;
     (differs ? chosen : others).push_back(&candidate);
   }
   chosen.insert(chosen.end(), others.begin(), others.end());
-  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->byOp; });
+  const auto usual = std::ranges::find_if(chosen, [](const Candidate *one) { return !one->group.split.solved; });
   if (usual != chosen.end() && usual - chosen.begin() >= static_cast<std::ptrdiff_t>(certain))
     std::iter_swap(usual, chosen.begin() + static_cast<std::ptrdiff_t>(certain) - 1);
   std::vector<Candidate> finalists;
@@ -113,23 +52,29 @@ std::vector<Candidate> finalistsOf(const std::vector<Candidate> &candidates, siz
 /// Makes and simulates the candidates that are estimated to be the fastest. Excludes those that cannot be made or do
 /// not fit.
 void tryFinalists(SearchInput &input, PlanTrials &trials, FoundPlan &found) {
-  constexpr size_t mostThatLack = 8;
   plan::SearchT &record = found.record;
   const std::vector<Candidate> &candidates = found.outcome.candidates;
-  const std::vector<Candidate> finalists = finalistsOf(candidates, mostThatLack, triedAtMost);
-  const auto enough = [&] { return record.step > 0 && record.compiled >= triedAtMost; };
+  const std::vector<Candidate> finalists = finalistsOf(candidates, lookedAtMost, triedAtLeast);
   double error = 0; // the part of an estimate by which it was too long
   std::map<PlanRow, double> simulated;
   const auto lower = [&] { return lowerBound(candidates, simulated, found.outcome.lowest); };
   const auto close = [&] { return record.step > 0 && error <= nearBound && record.step <= (1 + nearBound) * lower(); };
-  for (size_t at = 0; at < finalists.size() && !enough() && !close();) {
+  const auto promises = [&](const Candidate &plan) {
+    const double most = std::max(error, plan.group.split.solved ? errorOfSolved : 0);
+    return record.step == 0 || record.compiled < triedAtLeast ||
+           (record.compiled < triedAtMost && (1 - most) * plan.estimate.seconds < record.step);
+  };
+  for (size_t at = 0; at < finalists.size() && !close();) {
     const bool stopped = input.stops && input.stops(), first = record.step == 0;
     record.stopped_early |= stopped;
     if (stopped && !first)
       break;
-    const std::span<const Candidate> some =
-        std::span(finalists).subspan(at, std::min(stopped ? 1 : triedTogether, finalists.size() - at));
-    at += some.size();
+    std::vector<Candidate> some;
+    for (; at < finalists.size() && some.size() < (stopped ? 1 : triedTogether); ++at)
+      if (promises(finalists[at]))
+        some.push_back(finalists[at]);
+    if (some.empty())
+      break;
     std::vector<TriedPlan> made;
     try {
       made = trials.tried(some, first ? Stops() : input.stops);
@@ -137,14 +82,13 @@ void tryFinalists(SearchInput &input, PlanTrials &trials, FoundPlan &found) {
       record.stopped_early = true;
       break;
     }
-    for (size_t i = 0; i < made.size() && !enough(); ++i) {
-      const PlanRow row = rowOf(some[i].group, some[i].schedule, some[i].byOp);
+    for (size_t i = 0; i < made.size(); ++i) {
+      const PlanRow row = rowOf(some[i].group, some[i].schedule);
       ++record.compiled;
       if (made[i].step == 0) {
         found.problem = made[i].problem;
         simulated[row] = INFINITY;
-        if (!some[i].byOp)
-          input.excluded.insert(row);
+        input.excluded.insert(row);
         continue;
       }
       simulated[row] = made[i].step;
@@ -171,13 +115,11 @@ void describe(const SearchInput &input, const SearchOutcome &outcome, plan::Sear
 
 } // namespace
 
-FoundPlan findPlan(SearchInput &input, SplitCosts *solved, PlanTrials &trials) {
+FoundPlan findPlan(SearchInput &input, PlanTrials &trials) {
   FoundPlan found;
   for (;;) {
     const size_t before = input.excluded.size();
     found.outcome = searchPlans(input);
-    if (solved)
-      addSolved(input, *solved, found.outcome);
     tryFinalists(input, trials, found);
     if (found.plan.step > 0) {
       describe(input, found.outcome, found.record);

@@ -26,10 +26,8 @@ struct FoundPlan {
   std::string problem;   ///< of the last plan that could not be made or did not fit
 };
 
-/// The fastest plan of the space. Solved shardings are tried, too, for the splits of the best candidates, and for ranks
-/// that all split the rows, of which the solver may make any other split; `solved`: their costs, null where the solver
-/// finds nothing better; null: they are not tried. If none of the best candidates can be made and fits, they are
-/// excluded, and the search begins anew. Once it stops, the first that can be made and fits is taken.
-FoundPlan findPlan(SearchInput &input, SplitCosts *solved, PlanTrials &trials);
+/// The fastest plan of the space. If none of the best candidates can be made and fits, they are excluded, and the
+/// search begins anew. Once it stops, the first that can be made and fits is taken.
+FoundPlan findPlan(SearchInput &input, PlanTrials &trials);
 
 } // namespace cleave::partitioner

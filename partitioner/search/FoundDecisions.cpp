@@ -46,9 +46,8 @@ void setRecompute(Decisions &decisions, const Strategy &pins, std::vector<Recomp
 
 Decisions decisionsOf(const SpaceRequest &asked, const SplitChoice &split, int64_t pipeline, int64_t microbatches) {
   Decisions decisions = asked.pins.decided();
-  Mesh mesh = meshByRole(split.data, split.tensor, pipeline);
-  mesh.order = decisions.mesh.order;
-  const Decisions chosen = decisionsOf(PlanGroup(mesh, split, microbatches), {Decisions().schedule});
+  const PlanGroup group(meshByRole(split.data, split.tensor, pipeline), split, microbatches);
+  const Decisions chosen = decisionsOf(group, {Decisions().schedule});
   for (const DecisionRow &row : decisionTable())
     if (row.word != "scatter_gather")
       row.copy(decisions, chosen);
@@ -78,7 +77,7 @@ Decisions decisionsOf(const SearchInput &input, const Candidate &candidate, cons
   setRecompute(decisions, asked.pins, rulesOf(input.layers, candidate.recompute));
   decisions.schedule = candidate.schedule.name;
   decisions.scheduleOrigin = asked.pins.schedule ? pinned.scheduleOrigin : "search";
-  if (candidate.byOp)
+  if (candidate.group.split.solved)
     decisions.shard = solved->shard, decisions.ops = solved->ops;
   decisions.chunks = candidate.schedule.chunks;
   decisions.placement = pinned.placement, decisions.order = pinned.order;

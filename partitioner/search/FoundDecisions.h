@@ -5,7 +5,7 @@
 
 namespace cleave::partitioner {
 
-/// A plan of the whole model with this mesh, by role, that decides the rest as `split` does, and the stages and the
+/// A plan with this mesh, by role and in the usual order, that decides the rest as `split` does, and the stages and the
 /// schedule as the request and its defaults do.
 Decisions decisionsOf(const SpaceRequest &asked, const SplitChoice &split, int64_t pipeline, int64_t microbatches);
 

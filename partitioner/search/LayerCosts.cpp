@@ -146,6 +146,15 @@ private:
       }
   }
 
+  /// Seconds of a step of a pass that do not depend on its rows.
+  double fixedOf(const plan::Step &step) const {
+    const plan::Collective *collective = step.op_as_Collective();
+    if (!collective)
+      return constantsOf(kind).launchSeconds;
+    const auto bytes = static_cast<double>(steps::bytesOf(*collective));
+    return collectiveCost(collective->kind(), bytes, own.groups[collective->group()].links).seconds.fixed;
+  }
+
   void addTime(const plan::Segment &segment, const plan::Step &step, double seconds, double work) {
     std::map<std::string, double> shares = gradientsOf(step);
     if (shares.empty())
@@ -157,6 +166,9 @@ private:
       LayerCost &layer = use.layers[path];
       (isForward(segment) ? layer.forward : layer.backward) += seconds * share / all;
       (isForward(segment) ? layer.forwardWork : layer.backwardWork) += work * share / all;
+      if (seconds > 0)
+        (isForward(segment) ? layer.forwardFixed : layer.backwardFixed) +=
+            std::min(seconds, fixedOf(step)) * share / all;
       if (isOfWeights(step))
         layer.weightGradient += seconds * share / all;
     }
@@ -462,8 +474,9 @@ private:
     for (const auto &[path, layer] : use.layers) {
       for (double LayerCost::*field :
            {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork, &LayerCost::backwardWork,
-            &LayerCost::weightGradient, &LayerCost::hidden, &LayerCost::keptGradients, &LayerCost::kept,
-            &LayerCost::scores, &LayerCost::parameters, &LayerCost::copies, &LayerCost::gradients, &LayerCost::states})
+            &LayerCost::forwardFixed, &LayerCost::backwardFixed, &LayerCost::weightGradient, &LayerCost::hidden,
+            &LayerCost::keptGradients, &LayerCost::kept, &LayerCost::scores, &LayerCost::parameters, &LayerCost::copies,
+            &LayerCost::gradients, &LayerCost::states})
         all.*field += layer.*field;
       all.transient = std::max(all.transient, layer.transient);
     }

@@ -21,13 +21,15 @@ struct BucketedSum {
 /// Seconds and bytes of one rank. Times are of one microbatch, from the end of the step before to the end of the
 /// layer's last step, so that the layers of a stage add up to it.
 struct LayerCost {
-  double forward = 0, backward = 0;         ///< with the communication that other steps do not hide
-  double forwardWork = 0, backwardWork = 0; ///< computation alone
-  double weightGradient = 0;                ///< the part of `backward` that computes gradients of weights
-  double afterExchanges = 0;                ///< the part of `backward` after the last of exchangesBackward
-  double hidden = 0;                        ///< seconds of the backward pass's collectives that this hides
-  double sent = 0;                          ///< bytes that steps of other layers read, in the forward pass
-  double kept = 0;                          ///< bytes from the forward to the backward pass, of one microbatch
+  double forward = 0, backward = 0;           ///< with the communication that other steps do not hide
+  double forwardWork = 0, backwardWork = 0;   ///< computation alone
+  double forwardFixed = 0, backwardFixed = 0; ///< the part of them that no fewer rows shorten: launches and latencies
+  double weightGradient = 0;                  ///< the part of `backward` that computes gradients of weights
+  double afterExchanges = 0;                  ///< the part of `backward` after the last of exchangesBackward
+  double hidden = 0;                          ///< seconds of the backward pass's collectives that this hides
+  double sent = 0;                            ///< bytes that steps of other layers read, in the forward pass
+  double sentShare = 1;                       ///< bytes of a value that it sends, over those in default shardings
+  double kept = 0;                            ///< bytes from the forward to the backward pass, of one microbatch
   /// Where gradients of weights come later than those of inputs: what they read of these, less what is no longer kept.
   double keptGradients = 0;
   double scores = 0;    ///< the same for attention scores, on devices where it is not fused

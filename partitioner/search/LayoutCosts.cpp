@@ -5,15 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace cleave::partitioner {
 
-LayoutCosts::LayoutCosts(const Cluster &cluster, const Mesh &mesh, Rate half, Rate single)
-    : mesh(mesh), device(cluster.devices[cluster.places(1).front().kind]), topology(mesh.ranks(), cluster), half(half),
-      single(single) {}
+LayoutCosts::LayoutCosts(std::vector<LayoutDevices> places, const Mesh &mesh, Rate half, Rate single)
+    : places(std::move(places)), mesh(mesh),
+      device(this->places[0].cluster.devices[this->places[0].cluster.places(1).front().kind]), half(half),
+      single(single) {
+  for (const auto &[cluster, devices] : this->places)
+    topologies.emplace_back(mesh.ranks(), cluster, devices);
+}
 
 /// Of the group of rank 0.
-const GroupLinks &LayoutCosts::links(const std::vector<std::string> &axes) {
+const std::vector<GroupLinks> &LayoutCosts::links(const std::vector<std::string> &axes) {
   const auto [found, fresh] = groups.try_emplace(axes);
   if (fresh) {
     std::vector<uint32_t> members;
@@ -25,7 +30,8 @@ const GroupLinks &LayoutCosts::links(const std::vector<std::string> &axes) {
       if (member)
         members.push_back(static_cast<uint32_t>(rank));
     }
-    found->second = topology.group(members);
+    for (Topology &topology : topologies)
+      found->second.push_back(topology.group(members));
   }
   return found->second;
 }
@@ -39,7 +45,10 @@ int64_t LayoutCosts::message(const Message &message) {
   const auto kind = message.kind == Collective::AllReduce   ? plan::CollectiveKind::AllReduce
                     : message.kind == Collective::AllGather ? plan::CollectiveKind::AllGather
                                                             : plan::CollectiveKind::ReduceScatter;
-  return wholePicoseconds(collectiveCost(kind, static_cast<double>(message.bytes), links(message.axes)).seconds.all());
+  double least = INFINITY;
+  for (const GroupLinks &one : links(message.axes))
+    least = std::min(least, collectiveCost(kind, static_cast<double>(message.bytes), one).seconds.all());
+  return wholePicoseconds(least);
 }
 
 int64_t LayoutCosts::work(StepWork work, int64_t elementBits) const {

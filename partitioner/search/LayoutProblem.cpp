@@ -36,6 +36,7 @@ public:
     for (OpId id = 0; id < last(); ++id)
       if (isNode(id) && twins[id] >= 0)
         out.opNodes[id] = out.opNodes[twins[id]];
+    known.clear();
     for (OpId id = 0; id < last(); ++id)
       if (isNode(id))
         demandOperands(id);
@@ -44,6 +45,33 @@ public:
       joinDemands(t);
     demandResults();
     finish();
+  }
+
+  /// How an op runs, without what it delivers.
+  OpDecision decision(int node, uint32_t choice) const {
+    const auto shardings = [&](const std::vector<ShardingId> &ids) {
+      std::vector<Sharding> all;
+      for (const ShardingId id : ids)
+        all.push_back(prices[id]);
+      return all;
+    };
+    const Way &way = ways[static_cast<size_t>(node)][choice];
+    return {{shardings(way.operands), shardings(way.results)}, {}, {}};
+  }
+
+  void exposeSums() {
+    for (Sum &sum : sums) {
+      const int64_t now = exposedSum(sum.cost) * sum.times;
+      std::vector<AssignmentNode> &nodes = out.made.nodes;
+      int64_t &cost =
+          sum.b < 0
+              ? nodes[sum.a].costs[sum.choiceA]
+              : out.made.edges[edgeOf.at({sum.a, sum.b})].costs[sum.choiceA * nodes[sum.b].costs.size() + sum.choiceB];
+      if (cost >= impossible)
+        continue;
+      cost += now - sum.added;
+      sum.added = now;
+    }
   }
 
   /// Goes through all ops and reshards of a solution.
@@ -123,6 +151,11 @@ private:
     std::vector<ShardingId> operands, results;
     int64_t cost = 0;
   };
+  struct Sum { // at the end of an iteration, of a choice of a node or of a pair of choices
+    int a = -1, b = -1;
+    size_t choiceA = 0, choiceB = 0;
+    int64_t cost = 0, times = 1, added = 0;
+  };
   struct Demand { // of an op for a tensor
     int node;
     std::vector<ShardingId> wanted; // by choice of the node; -1: the choice cannot be
@@ -155,22 +188,27 @@ private:
           twins[id] = found->second, seconds[found->second] = id;
   }
 
-  bool alike(OpId a, OpId b) const {
+  const std::vector<OpSharding> &choices(OpId op) {
+    const auto [found, fresh] = known.try_emplace(op);
+    if (fresh)
+      found->second = choicesOf(problem, op);
+    return found->second;
+  }
+
+  bool alike(OpId a, OpId b) {
     const ProblemOp &one = problem.ops[a], &other = problem.ops[b];
     const auto shapes = [&](const std::vector<TensorId> &x, const std::vector<TensorId> &y) {
       return std::ranges::equal(
           x, y, [&](TensorId s, TensorId t) { return problem.tensors[s].shape == problem.tensors[t].shape; });
     };
     return one.kind == other.kind && one.rule == other.rule && one.backward == other.backward && isNode(b) &&
-           shapes(one.operands, other.operands) && shapes(one.results, other.results) &&
-           choicesOf(problem, a) == choicesOf(problem, b);
+           shapes(one.operands, other.operands) && shapes(one.results, other.results) && choices(a) == choices(b);
   }
 
   // ---- nodes -------------------------------------------------------------------------------------------------------
 
   int addNode(std::vector<int64_t> costs) {
     out.made.nodes.push_back({.costs = std::move(costs)});
-    out.decisions.emplace_back();
     out.stored.emplace_back();
     ways.emplace_back();
     return static_cast<int>(out.made.nodes.size()) - 1;
@@ -179,8 +217,7 @@ private:
   void addOpNode(OpId id) {
     const ProblemOp &op = problem.ops[id];
     std::vector<Way> found;
-    std::vector<OpDecision> decisions;
-    for (OpSharding &choice : choicesOf(problem, id)) {
+    for (const OpSharding &choice : choices(id)) {
       // A sum stays partial only for an op that passes it on, or for the one reshard of its only user.
       Way way;
       for (const Sharding &operand : choice.operands)
@@ -188,14 +225,12 @@ private:
       for (const Sharding &result : choice.results)
         way.results.push_back(prices.intern(result));
       way.cost = prices.op(op, way.operands, way.results);
-      decisions.push_back({std::move(choice), {}, {}});
       found.push_back(std::move(way));
     }
     if (found.empty())
       throw userError("the search: an op cannot be run under its mark");
     const int node = addNode(std::vector<int64_t>(found.size()));
     out.opNodes[id] = node;
-    out.decisions[node] = std::move(decisions);
     ways[node] = std::move(found);
   }
 
@@ -560,24 +595,40 @@ private:
         stored = {prices.intern(Sharding::replicated(problem.tensors[tensor].shape))};
       for (size_t p = 0; p < stored.size(); ++p)
         for (size_t c = 0; c < source.has.size(); ++c) {
-          const int64_t cost = costOfResult(result, source.has[c], stored[p], bits) * times;
+          const auto [cost, sum] = costOfResult(result, source.has[c], stored[p], bits);
+          if (stored.size() == 1 && source.node < 0)
+            continue;
           if (stored.size() > 1)
-            addCost(source.node, c, name, p, cost);
-          else if (source.node >= 0)
-            out.made.nodes[source.node].costs[c] += cost;
+            addCost(source.node, c, name, p, cost * times);
+          else
+            out.made.nodes[source.node].costs[c] += cost * times;
+          if (sum > 0 && cost < impossible)
+            addSum(source.node, c, stored.size() > 1 ? name : -1, p, sum, times);
         }
     }
   }
 
-  /// A result that may stay partial is summed once an iteration.
-  int64_t costOfResult(const Result &result, ShardingId has, ShardingId stored, int64_t bits) {
+  void addSum(int a, size_t choiceA, int b, size_t choiceB, int64_t cost, int64_t times) {
+    if (a == b && choiceA != choiceB)
+      return;
+    if (a == b)
+      b = -1;
+    if (a < 0 || (b >= 0 && a > b))
+      std::swap(a, b), std::swap(choiceA, choiceB);
+    sums.push_back({a, b, choiceA, choiceB, cost, times});
+    if (b >= 0)
+      edgeOf[{a, b}] = 0, edges[{a, b}].resize(out.made.nodes[a].costs.size() * out.made.nodes[b].costs.size());
+  }
+
+  /// Of a microbatch, and of the sum at the end of an iteration of a result that may stay partial.
+  std::pair<int64_t, int64_t> costOfResult(const Result &result, ShardingId has, ShardingId stored, int64_t bits) {
     Sharding required = prices[stored];
     if (result.mayBePartial)
       for (const std::string &axis : prices[has].partialAxes)
         if (!required.splitsOver(axis))
           required.partialAxes.push_back(axis), required.partialKind = prices[has].partialKind;
     const ShardingId between = prices.intern(std::move(required));
-    return prices.reshard(has, between, bits) + exposedSum(prices.reshard(between, stored, bits));
+    return {prices.reshard(has, between, bits), prices.reshard(between, stored, bits)};
   }
 
   /// The part of a sum at the end of an iteration that a microbatch bears.
@@ -595,9 +646,14 @@ private:
     for (auto &[nodes, costs] : edges) {
       for (int64_t &cost : costs)
         cost = std::min(cost, impossible);
-      if (std::ranges::any_of(costs, [](int64_t cost) { return cost != 0; }))
+      const auto summed = edgeOf.find(nodes);
+      if (summed != edgeOf.end())
+        summed->second = out.made.edges.size();
+      if (summed != edgeOf.end() || std::ranges::any_of(costs, [](int64_t cost) { return cost != 0; }))
         out.made.edges.push_back({{static_cast<uint32_t>(nodes.first), static_cast<uint32_t>(nodes.second)}, costs});
     }
+    edges.clear();
+    exposeSums();
   }
 
   LayoutProblem::Between betweenOf(TensorId tensor) {
@@ -619,10 +675,13 @@ private:
   LayoutProblem &out;
   LayoutPrices prices;
   const std::vector<bool> rematerialisable;
-  std::vector<OpId> twins, seconds;         // by op of a second layer: the op of the first one, and the reverse
-  std::vector<std::vector<Way>> ways;       // by node
-  std::vector<std::vector<Demand>> demands; // by tensor
+  std::map<OpId, std::vector<OpSharding>> known; // choices
+  std::vector<OpId> twins, seconds;              // by op of a second layer: the op of the first one, and the reverse
+  std::vector<std::vector<Way>> ways;            // by node
+  std::vector<std::vector<Demand>> demands;      // by tensor
   std::map<std::pair<int, int>, std::vector<int64_t>> edges;
+  std::map<std::pair<int, int>, size_t> edgeOf; // that has sums: its number
+  std::vector<Sum> sums;
   std::map<TensorId, Source> sources;                  // with the sharding that is delivered
   std::map<TensorId, int> deliveryNodes, readingNodes; // by tensor
 };
@@ -632,6 +691,8 @@ LayoutProblem::LayoutProblem(const LayoutInput &input) : builder(std::make_uniqu
 }
 
 LayoutProblem::~LayoutProblem() = default;
+
+void LayoutProblem::exposeSums() { builder->exposeSums(); }
 
 std::set<TensorInPass> LayoutProblem::sharedIn(const ShardingSolution &solution, const DecidedLayouts &layouts) const {
   return builder->sharedIn(solution, layouts);
@@ -644,7 +705,7 @@ DecidedLayouts LayoutProblem::decided(const std::vector<uint32_t> &assignment) c
   size_t tensor = 0;
   for (size_t id = 0; id < opNodes.size(); ++id) {
     const int node = opNodes[id];
-    layouts.ops.push_back(node < 0 ? std::nullopt : std::optional(decisions[node][assignment[node]]));
+    layouts.ops.push_back(node < 0 ? std::nullopt : std::optional(builder->decision(node, assignment[node])));
     for (size_t r = 0; r < results[id]; ++r, ++tensor) {
       if (node < 0)
         continue;

@@ -67,6 +67,8 @@ public:
   ~LayoutProblem();
 
   const AssignmentProblem &assignmentProblem() const { return made; }
+  /// Makes it the problem in which nothing hides the part `input.exposed` of the sums, which was changed.
+  void exposeSums();
   DecidedLayouts decided(const std::vector<uint32_t> &assignment) const;
   /// The cost of any solution of the sharding problem, whoever made it; that of `decided` is the solver's.
   LayoutCost costOf(const ShardingSolution &solution) const;
@@ -77,9 +79,8 @@ private:
   friend class LayoutBuilder;
   std::unique_ptr<LayoutBuilder> builder;
   AssignmentProblem made;
-  std::vector<int> opNodes, nameNodes;            // by op and name: its node, or -1
-  std::vector<std::vector<OpDecision>> decisions; // by node: choices of an op
-  std::vector<std::vector<Sharding>> stored;      // by node: choices of a parameter, or of what is made between ops
+  std::vector<int> opNodes, nameNodes;       // by op and name: its node, or -1
+  std::vector<std::vector<Sharding>> stored; // by node: choices of a parameter, or of what is made between ops
   struct Between { // nodes of a result: under which sharding it is delivered, and read by the backward pass
     int delivered = -1, read = -1;
   };

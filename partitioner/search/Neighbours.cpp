@@ -38,7 +38,8 @@ std::vector<Neighbour> neighboursOf(Space space, const RankPlaces &places, const
       row.drop(space.asked.pins);
   space.asked.pins.kind.clear();
   std::vector<Neighbour> found;
-  for (const PlanGroup &other : groupsOf(space, places)) {
+  for (PlanGroup other : groupsOf(space, places)) {
+    other.split.solved = group.split.solved && !other.split.sequence; // the solver splits activations as well
     const Decisions there = decisionsOf(other, schedule);
     const bool sameMesh = there.mesh == all.mesh;
     if (!sameMesh && !isNear(there, all))

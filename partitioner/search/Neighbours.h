@@ -15,7 +15,7 @@ struct Neighbour {
 
 /// The plans of the space with another value of one decision, not yet estimated. What `space` pins of the decisions
 /// does not matter. Of meshes, those in which a factor moves from one axis to another; a pipeline of another length may
-/// have another schedule.
+/// have another schedule. Shardings are solved if those of `group` are.
 std::vector<Neighbour> neighboursOf(Space space, const RankPlaces &places, const PlanGroup &group,
                                     const ScheduleChoice &schedule);
 

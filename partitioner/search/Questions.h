@@ -50,6 +50,9 @@ public:
   /// What is compiled to measure a split; splits with the same one are measured at the cost of one.
   virtual SplitChoice trialOf(const SplitChoice &split) = 0;
   using Wanted = std::pair<SplitChoice, Site>;
+  /// Says that plans are of no interest that take at least so many seconds: shardings need not be solved that promise
+  /// no better.
+  virtual void lookBelow(double) {}
   /// Called before several are asked for, so that they are measured at the same time.
   virtual void prepare(const std::vector<Wanted> &wanted) = 0;
 };

@@ -1,6 +1,9 @@
 // The queue of groups by their bounds.
 #include "partitioner/search/Search.h"
 
+#include "partitioner/search/FitMemory.h"
+#include "partitioner/search/ScaledCosts.h"
+#include "partitioner/search/SolvedSearch.h"
 #include "partitioner/strategy/DecisionTable.h"
 
 #include <algorithm>
@@ -20,37 +23,6 @@ namespace {
 /// fill their last wave better with fewer rows are the exception.
 constexpr double slack = 0.97;
 
-/// The bounds TensorAxis and Rows are measured without ZeRO: what each of its stages divides among the ranks of axis
-/// dp.
-PlanCosts dividedByZero(PlanCosts use, int64_t zero, int64_t data) {
-  const auto divide = [&](double &bytes, int64_t from) {
-    if (zero >= from)
-      bytes /= static_cast<double>(data);
-  };
-  for (auto &[path, layer] : use.layers) {
-    divide(layer.states, 1);
-    divide(layer.gradients, 2);
-    divide(layer.parameters, 3);
-    if (zero >= 3)
-      layer.copies = 0;
-  }
-  return use;
-}
-
-SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data) {
-  for (KindCosts &kind : site)
-    kind.costs = dividedByZero(std::move(kind.costs), zero, data);
-  return site;
-}
-
-/// Of the best plan's time: what may become the best by other cuts.
-constexpr double near = 1.2;
-
-/// The next kind, with which a rank keeps less.
-Recomputation moreThan(Recomputation kind) {
-  return kind == Recomputation::None ? Recomputation::Selective : Recomputation::Full;
-}
-
 class PlanSearch {
 public:
   explicit PlanSearch(const SearchInput &input) : input(input), groups(groupsOf(input.space, *input.places)) {
@@ -61,6 +33,8 @@ public:
     for (size_t g = 0; g < groups.size(); ++g)
       numbers.emplace(key(groups[g]), g);
     bounds.resize(groups.size());
+    workBounds.resize(groups.size());
+    outcome.lowest = INFINITY;
   }
 
   SearchOutcome run() {
@@ -77,8 +51,8 @@ public:
     for (size_t g = 0; g < groups.size(); ++g)
       if (rowsOf(g))
         unlessStopped({0, 0, g, Level::Work}, [&] {
-          if (const auto bound = boundOfWork(groups[g]))
-            push(g, Level::Work, *bound);
+          if (workBounds[g] = boundOfWork(groups[g]))
+            push(g, Level::Work, *workBounds[g]);
           else
             drop(g, outcome.counts.refused);
         });
@@ -94,12 +68,32 @@ public:
         tighten(next);
       });
     }
+    if (input.space.solves)
+      searchSolved(input, searchedMeshes(), best, outcome);
     moveCutsOfBest();
-    outcome.lowest = lowest;
     return std::move(outcome);
   }
 
 private:
+  /// Groups that may have solved shardings, too: the solver also chooses how activations are split, and where ranks may
+  /// recompute more, they do so as far as it takes.
+  std::vector<SearchedMesh> searchedMeshes() const {
+    std::map<std::pair<AxisSizes, AxisOrder>, SearchedMesh> meshes;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const auto &[split, pipeline, microbatches, sizes, order] = groups[g];
+      SearchedMesh &mesh =
+          meshes.try_emplace({sizes, order}, SearchedMesh{.groups = {}, .promise = INFINITY}).first->second;
+      mesh.promise = std::min(mesh.promise, bounds[g]);
+      if (workBounds[g] && split.data * split.tensor > 1 && !split.sequence &&
+          (split.recompute == Recomputation::None || ofEveryLayer(input.space.asked.pins.recompute)))
+        mesh.groups.push_back({groups[g], *workBounds[g]});
+    }
+    std::vector<SearchedMesh> all;
+    for (auto &[key, mesh] : meshes)
+      all.push_back(std::move(mesh));
+    return all;
+  }
+
   /// What the bound of a group comes from so far, see the header. The next thing is a better bound or, after Mesh, the
   /// estimates.
   enum class Level : uint8_t { Work, TensorAxis, Rows, Mesh };
@@ -118,7 +112,7 @@ private:
   /// Counts rows of an entry that are not looked at.
   void leave(const Entry &entry, int64_t rows) {
     outcome.counts.prunedByBound += rows;
-    lowest = std::min(lowest, entry.bound);
+    outcome.lowest = std::min(outcome.lowest, entry.bound);
   }
 
   /// Works on an entry, unless the search stops before or while it does: then leaves the rows that it has not counted.
@@ -164,7 +158,8 @@ private:
   std::vector<SplitCosts::Wanted> wantedBy(const Entry &entry) {
     const PlanGroup &group = groups[entry.group];
     std::vector<SplitCosts::Wanted> wanted;
-    if (entry.level == Level::Rows && !fitsWithLess(group) && boundOfOthers(entry.group) <= entry.bound)
+    if (entry.level == Level::Rows && !fitsWithLess(group) && !fitsWithLessRecomputation(group) &&
+        boundOfOthers(entry.group) <= entry.bound)
       for (const Site site : input.places->positions(group))
         wanted.emplace_back(group.split, site);
     if (entry.level < Level::Rows)
@@ -185,7 +180,7 @@ private:
   /// Whether ranks that run the first schedule of a group, which is measured, lack memory and may recompute more.
   bool ranksLack(size_t number) {
     const PlanGroup &group = groups[number];
-    if (!recomputesMore(group))
+    if (!recomputesMore(input, group))
       return false;
     auto [found, fresh] = lacking.try_emplace(number, false);
     if (fresh) {
@@ -233,9 +228,6 @@ private:
     split.data = 1, split.rows = group.split.rowsOfRank(), split.zero = 0, split.recompute = recompute;
     return split;
   }
-
-  /// Costs at the positions of a group's pipeline, as measured for the ranks of one group along axis tp.
-  using Positions = std::vector<SiteCosts>;
 
   std::optional<Positions> measureParts(const PlanGroup &group, const SplitChoice &split) {
     Positions positions;
@@ -288,16 +280,15 @@ private:
   }
 
   /// The time of a rank that computes its share of the passes in every microbatch, and waits until its first microbatch
-  /// has passed the other stages. `rows`: those of the measured times.
-  double boundOf(const PlanGroup &group, const PositionCosts &positions, double rows, auto forward, auto passes) const {
+  /// has passed the other stages.
+  double boundOf(const PlanGroup &group, const PositionCosts &positions, auto forward, auto passes) const {
     constexpr double mostChunks = 8;
     const double share = leastShare(group, positions, passes);
     // Uneven stages may let the busiest rank begin at once.
     const double wait = positions.size() > 1 ? 0
                                              : static_cast<double>(group.pipeline - 1) / mostChunks *
                                                    leastShare(group, positions, forward);
-    return slack * static_cast<double>(group.split.rowsOfRank()) / rows *
-           (static_cast<double>(group.microbatches) * share + wait);
+    return slack * (static_cast<double>(group.microbatches) * share + wait);
   }
 
   /// Rows for bounds: the most of a rank, or those of a microbatch if the model's code fixes their number.
@@ -312,9 +303,12 @@ private:
     const auto positions = measureParts(group, {.rows = rows});
     if (!positions)
       return std::nullopt;
-    return boundOf(
-        group, pointersTo(*positions), static_cast<double>(rows * group.split.tensor),
-        [](const LayerCost &layer) { return layer.forwardWork; }, works);
+    const double share = static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(rows * group.split.tensor);
+    const auto shareOf = [&](double work, double fixed) { return std::lerp(std::min(work, fixed), work, share); };
+    const auto forward = [&](const LayerCost &layer) { return shareOf(layer.forwardWork, layer.forwardFixed); };
+    return boundOf(group, pointersTo(*positions), forward, [&](const LayerCost &layer) {
+      return forward(layer) + shareOf(layer.backwardWork, layer.backwardFixed);
+    });
   }
 
   void tighten(const Entry &entry) {
@@ -356,20 +350,12 @@ private:
   /// The costs of a group's layers at its positions, as measured with many rows, in proportion to the group's: no more
   /// than those with the group's rows.
   std::optional<Positions> scaledRows(const PlanGroup &group, Recomputation recompute) {
-    auto positions = measureParts(group, splitOfTensorAxis(group, recompute));
-    const double share =
-        slack * static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(rowsOfBounds(group));
-    for (size_t p = 0; positions && p < positions->size(); ++p) {
-      for (KindCosts &kind : (*positions)[p]) {
-        kind.costs.others *= share;
-        for (auto &[path, layer] : kind.costs.layers)
-          for (double LayerCost::*amount : {&LayerCost::forward, &LayerCost::backward, &LayerCost::forwardWork,
-                                            &LayerCost::backwardWork, &LayerCost::weightGradient, &LayerCost::hidden,
-                                            &LayerCost::kept, &LayerCost::keptGradients, &LayerCost::scores})
-            layer.*amount *= share;
-      }
-      (*positions)[p] = withZero(std::move((*positions)[p]), group.split.zero, group.split.data);
-    }
+    const SplitChoice split = splitOfTensorAxis(group, recompute);
+    auto positions = measureParts(group, split);
+    const double share = static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(split.rowsOfRank());
+    for (size_t p = 0; positions && p < positions->size(); ++p)
+      (*positions)[p] =
+          withZero(withRows(std::move((*positions)[p]), share, slack), group.split.zero, group.split.data);
     return positions;
   }
 
@@ -478,13 +464,6 @@ private:
     return (sumOf(use, passes) - sumOf(use, works)) / static_cast<double>(group.pipeline);
   }
 
-  PositionCosts pointersTo(const Positions &positions) const {
-    PositionCosts pointers;
-    for (const SiteCosts &site : positions)
-      pointers.push_back(&site);
-    return pointers;
-  }
-
   /// The costs of a group's layers at its positions, as measured with its rows for one group along axis tp.
   std::optional<Positions> measureRows(const PlanGroup &group, Recomputation recompute) {
     auto positions = measureParts(group, splitOfRows(group, recompute));
@@ -500,7 +479,7 @@ private:
       return std::pair(bytes / static_cast<double>(group.pipeline), capacity / static_cast<double>(group.pipeline));
     };
     auto [bytes, capacity] = average(positions);
-    if (bytes > capacity && recomputesMore(group))
+    if (bytes > capacity && recomputesMore(input, group))
       if (const auto full = measure(Recomputation::Full))
         std::tie(bytes, capacity) = average(*full);
     return fits(bytes, capacity);
@@ -524,6 +503,28 @@ private:
     --less.split.zero;
     const auto found = fitting.find(key(less));
     return group.split.zero >= 2 && found != fitting.end();
+  }
+
+  /// More recomputation never takes less time, so it is tried only where some schedule does not fit without it.
+  bool fitsWithLessRecomputation(const PlanGroup &group) {
+    PlanGroup less = group;
+    for (const Recomputation kind : {Recomputation::None, Recomputation::Selective}) {
+      less.split.recompute = kind;
+      if (kind >= group.split.recompute || !numbers.contains(key(less)))
+        continue;
+      auto [found, fresh] = fitsAlways.try_emplace(key(less));
+      if (const auto measured = rowsOfMeasured.find(keyOfAnyRows(less));
+          !found->second && measured != rowsOfMeasured.end() && measured->second.contains(less.split.rows)) {
+        const Estimator estimator = estimatorOf(input, less, *measurePositions(input, less, recomputeOf(less)));
+        found->second = std::ranges::all_of(schedules[numbers.at(key(less))], [&](const ScheduleChoice &schedule) {
+          const std::vector<size_t> begins = estimator.cut(schedule);
+          return begins.empty() || estimator.memoryOf(schedule, begins, memoryMargin).fits();
+        });
+      }
+      if (found->second.value_or(false))
+        return true;
+    }
+    return false;
   }
 
   /// What bounds a group before it is measured: a microbatch takes no less time with a higher stage of ZeRO, more rows
@@ -579,6 +580,8 @@ private:
       fitting.insert(key(group));
       return drop(entry.group, outcome.counts.prunedByBound);
     }
+    if (fitsWithLessRecomputation(group))
+      return drop(entry.group, outcome.counts.prunedByBound);
     if (const double bound = boundOfOthers(entry.group); bound > entry.bound)
       return push(entry.group, Level::Rows, bound);
     const auto positions = measurePositions(input, group, recomputeOf(group));
@@ -593,103 +596,6 @@ private:
   static Key keyOfAnyRows(PlanGroup group) {
     group.split.rows = 0;
     return key(group);
-  }
-
-  /// Whether ranks that lack memory may recompute more than the group says: where nobody asked for less.
-  bool recomputesMore(const PlanGroup &group) const {
-    return group.split.recompute != Recomputation::Full && !ofEveryLayer(input.space.asked.pins.recompute);
-  }
-
-  /// The fastest plan with this schedule that fits. Ranks that lack memory shorten their stages; or they recompute
-  /// more, until none lacks any, and then as many of their layers less as fit.
-  std::optional<Candidate> fastest(const PlanGroup &group, const ScheduleChoice &schedule, bool &allFit) {
-    std::optional<Candidate> found;
-    const auto consider = [&](const Estimator &estimator, const std::vector<size_t> &begins,
-                              const std::vector<Recomputation> &recompute) {
-      Estimate estimate = estimator.atLeast(schedule, begins);
-      if (estimate.seconds < near * best)
-        estimate = estimator.of(schedule, begins);
-      if (fits(estimate.bytes, estimate.capacity) && (!found || estimate.seconds < found->estimate.seconds))
-        found = {group,
-                 schedule,
-                 estimate,
-                 begins,
-                 recomputeOfLayers(group, schedule, begins, recompute, input.layers.size()),
-                 {}};
-      return estimate;
-    };
-    std::vector<Recomputation> recompute = recomputeOf(group), less;
-    for (;;) {
-      const auto positions = measurePositions(input, group, recompute);
-      if (!positions)
-        return found;
-      Estimator estimator = estimatorOf(input, group, *positions);
-      const std::vector<size_t> begins = estimator.cut(schedule);
-      const Estimate balanced = consider(estimator, begins, recompute);
-      if (const std::vector<size_t> other = estimator.cutBySends(schedule); !other.empty() && other != begins)
-        consider(estimator, other, recompute);
-      if (balanced.fits()) {
-        if (!less.empty())
-          if (Candidate mixed = recomputeLess(group, schedule, estimator, begins, recompute, less);
-              mixed.estimate.fits() && mixed.estimate.seconds < found->estimate.seconds)
-            found = std::move(mixed);
-        return found;
-      }
-      allFit = false;
-      if (group.pipeline > 1)
-        consider(estimator, estimator.cutToFit(schedule), recompute);
-      less = recompute;
-      for (const int64_t position : balanced.lacking)
-        if (Recomputation &kind = recompute[static_cast<size_t>(position)];
-            recomputesMore(group) && kind != Recomputation::Full)
-          kind = moreThan(kind);
-      if (recompute == less || boundOfMore(group, schedule, *positions, balanced, recompute) >= best)
-        return found;
-    }
-  }
-
-  std::vector<size_t> positionsOf(const PlanGroup &group, const ScheduleChoice &schedule,
-                                  const std::vector<size_t> &begins) const {
-    return partitioner::positionsOf(schedule.shapeOf(group), begins, input.layers.size());
-  }
-
-  /// A plan that fits, of whose layers as many recompute less as still fit: the last ones of each position, whose
-  /// backward passes come first, so that what they keep is freed before others compute again what they do not keep.
-  Candidate recomputeLess(const PlanGroup &group, const ScheduleChoice &schedule, Estimator &estimator,
-                          const std::vector<size_t> &begins, const std::vector<Recomputation> &recompute,
-                          const std::vector<Recomputation> &less) {
-    std::vector<std::vector<size_t>> own(recompute.size()); // layers that may recompute less
-    const std::vector<size_t> positionOf = positionsOf(group, schedule, begins);
-    for (size_t i = 0; i < positionOf.size(); ++i)
-      if (recompute[positionOf[i]] != less[positionOf[i]] && input.layers[i].ownRule)
-        own[positionOf[i]].push_back(i);
-    const PositionCosts lighter = *measurePositions(input, group, less);
-    const auto mix = [&](const std::vector<size_t> &counts) {
-      std::vector<bool> layers(input.layers.size());
-      for (size_t p = 0; p < own.size(); ++p)
-        for (size_t i = own[p].size() - counts[p]; i < own[p].size(); ++i)
-          layers[own[p][i]] = true;
-      estimator.mix(lighter, layers);
-      return layers;
-    };
-    std::vector<size_t> counts(own.size()), tooMany;
-    for (const auto &layers : own)
-      tooMany.push_back(layers.size() + 1);
-    const auto open = [&](size_t p) { return counts[p] + 1 < tooMany[p]; };
-    while (std::ranges::any_of(std::views::iota(size_t(0), own.size()), open)) {
-      std::vector<size_t> tried = counts;
-      for (size_t p = 0; p < own.size(); ++p)
-        tried[p] = (counts[p] + tooMany[p]) / 2;
-      mix(tried);
-      const std::vector<int64_t> lacking = estimator.memoryOf(schedule, begins, memoryMargin).lacking;
-      for (size_t p = 0; p < own.size(); ++p)
-        if (open(p))
-          (std::ranges::count(lacking, static_cast<int64_t>(p)) ? tooMany : counts)[p] = tried[p];
-    }
-    const std::vector<bool> layers = mix(counts);
-    Candidate plan{group, schedule, estimator.of(schedule, begins), begins, {}, {}};
-    setRecompute(plan, recompute, less, layers);
-    return plan;
   }
 
   /// About the least time of a row if so many layers of ranks that lack memory recompute as `recompute` says that the
@@ -721,17 +627,24 @@ private:
       const double lower = lowestOf(group, schedule, positions);
       if (lower >= best) {
         ++outcome.counts.prunedByBound;
-        lowest = std::min(lowest, lower);
+        outcome.lowest = std::min(outcome.lowest, lower);
         continue;
       }
-      auto found = fastest(group, schedule, allFit);
-      if (!found) {
+      FastestPlan found = fastestOf(
+          input, group, schedule, best,
+          [&](const PositionCosts &lighter, const Estimate &now, const std::vector<Recomputation> &recompute) {
+            return boundOfMore(group, schedule, lighter, now, recompute);
+          });
+      allFit &= found.allFit;
+      if (found.closest.bytes > 0)
+        fits(found.closest.bytes, found.closest.capacity);
+      if (!found.plan) {
         ++outcome.counts.prunedByMemory;
         continue;
       }
       ++outcome.counts.evaluated;
-      best = std::min(best, found->estimate.seconds);
-      outcome.candidates.push_back(std::move(*found));
+      best = std::min(best, found.plan->estimate.seconds);
+      outcome.candidates.push_back(std::move(*found.plan));
     }
     if (allFit)
       fitting.insert(key(group));
@@ -743,18 +656,20 @@ private:
   std::map<std::string, double> times;                ///< how many layers of the model have the costs of a measured one
   std::map<Key, size_t> numbers;                      ///< of the groups
   std::vector<double> bounds;                         ///< by group, as far as it was looked at
+  std::vector<std::optional<double>> workBounds;      ///< the first of them; nothing: the model cannot be split so
   std::map<Key, std::set<int64_t>> rowsOfMeasured;    ///< of the groups that differ only in their rows
   std::map<std::tuple<Key, Level, size_t>, double> lowestWithout; ///< by level and number of schedules
   bool excludesSome = false;
   std::map<size_t, bool> lacking; ///< by group
   std::priority_queue<Entry> queue;
   std::set<Key> fitting;
+  std::map<Key, std::optional<bool>> fitsAlways; ///< whether all schedules of a group fit; nothing: not measured yet
   std::set<SplitCosts::Wanted> asked;
   std::set<SplitChoice> askedTrials;
   SearchOutcome outcome;
   int64_t manyRows = 1;        ///< of a rank, the most in any group
   double leastSent = INFINITY; ///< bytes of one sample, at the smallest boundary of two layers
-  double best = INFINITY, lowest = INFINITY;
+  double best = INFINITY;
 };
 
 } // namespace

@@ -8,6 +8,8 @@
 //   Mesh        the layers as measured on this mesh with this stage of ZeRO, in the shortest stages
 //   then        the estimate of each schedule
 //
+// Plans with solved shardings come last, mesh by mesh, so that the others' best tells what is worth solving.
+//
 // Plans are estimated in stages as even as possible. At the end, the cuts of the best ones are moved as long as that
 // saves time: where microbatches are few, stages that are as long take other times in another order.
 //

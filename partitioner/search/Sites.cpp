@@ -28,6 +28,15 @@ bool replicasApart(const Mesh &mesh, const Cluster &cluster) {
   return apart;
 }
 
+/// Whether the groups of axis tp are next to each other, unlike those of dp.
+static bool tensorInside(const Mesh &mesh) {
+  const auto isOf = [&](AxisRole role) {
+    return [=, &mesh](uint8_t axis) { return axisTable[axis].role == role && mesh.axes[axis].size > 1; };
+  };
+  const auto first = std::ranges::find_if(mesh.order, isOf(AxisRole::Tensor));
+  return std::find_if(first, mesh.order.end(), isOf(AxisRole::Data)) == mesh.order.end();
+}
+
 Sites::Sites(const Cluster &cluster, int64_t devices)
     : cluster(cluster), places(cluster.places(devices)), topology(devices, cluster) {
   std::set<size_t> found;
@@ -38,11 +47,31 @@ Sites::Sites(const Cluster &cluster, int64_t devices)
     all.emplace_back(), networkShares.push_back(1);
 }
 
+bool Sites::replicasApart(const SplitChoice &split, Site site) const {
+  const std::vector<uint32_t> &devices = all[site];
+  if (!oneKind() || devices.empty())
+    return partitioner::replicasApart(meshByRole(split.data, split.tensor, 1), cluster);
+  const auto tensor = static_cast<size_t>(split.tensor);
+  bool apart = false;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (places[devices[i]].node != places[devices[i / tensor * tensor]].node)
+      return false;
+    apart |= places[devices[i]].node != places[devices[i % tensor]].node;
+  }
+  return apart && tensor > 1;
+}
+
 Sites::Positions Sites::devicesOf(const Mesh &mesh) {
   Positions found(static_cast<size_t>(mesh.size(AxisRole::Pipeline)));
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
     found[static_cast<size_t>(mesh.coordinate(AxisRole::Pipeline, mesh.coords(rank)))].push_back(
         static_cast<uint32_t>(rank));
+  if (!tensorInside(mesh))
+    for (std::vector<uint32_t> &own : found)
+      std::ranges::stable_sort(own, {}, [&](uint32_t rank) {
+        const std::vector<int64_t> at = mesh.coords(rank);
+        return std::pair(mesh.coordinate(AxisRole::Data, at), mesh.coordinate(AxisRole::Tensor, at));
+      });
   return found;
 }
 
@@ -139,15 +168,8 @@ const std::vector<std::vector<Site>> &Sites::parts(const PlanGroup &group, int64
 
 std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
   std::vector<Mesh> found{mesh};
-  if (mesh.size(AxisRole::Pipeline) == 1)
+  if (oneKind() ? places.front().node == places.back().node : mesh.size(AxisRole::Pipeline) == 1)
     return found;
-  if (oneKind()) {
-    Mesh other = mesh;
-    other.order = orderBy({AxisRole::Data, AxisRole::Pipeline, AxisRole::Tensor});
-    if (mesh.size(AxisRole::Data) > 1 && nodesOf(other) != nodesOf(mesh))
-      found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
-    return found;
-  }
   const auto kindsOf = [&](const Mesh &ordered) {
     std::vector<std::multiset<size_t>> kindsAt;
     for (const std::vector<uint32_t> &devices : devicesOf(ordered))
@@ -155,16 +177,15 @@ std::vector<Mesh> Sites::orders(const Mesh &mesh) const {
         at.insert(places[device].kind);
     return kindsAt;
   };
-  std::set<std::vector<std::multiset<size_t>>> seen{kindsOf(mesh)};
+  std::set<std::vector<std::multiset<size_t>>> seenKinds{kindsOf(mesh)};
+  std::set<std::vector<std::vector<int64_t>>> seenNodes{nodesOf(mesh)};
   AxisOrder permuted; // places in the usual order
   std::iota(permuted.begin(), permuted.end(), uint8_t{0});
   do {
     Mesh other = mesh;
     std::ranges::transform(permuted, other.order.begin(), [](uint8_t place) { return usualOrder[place]; });
-    const auto isOf = [](AxisRole role) { return [=](uint8_t axis) { return axisTable[axis].role == role; }; };
-    const bool tensorsInside = std::ranges::find_if(std::ranges::find_if(other.order, isOf(AxisRole::Tensor)),
-                                                    other.order.end(), isOf(AxisRole::Data)) == other.order.end();
-    if (tensorsInside && seen.insert(kindsOf(other)).second)
+    if (oneKind() ? seenNodes.insert(nodesOf(other)).second
+                  : tensorInside(other) && seenKinds.insert(kindsOf(other)).second)
       found.push_back(parseMesh(meshText(other))); // in the one form of equal orders
   } while (std::ranges::next_permutation(permuted).found);
   return found;

@@ -24,15 +24,17 @@ public:
   bool oneKind() const { return kinds == 1; }
   /// Whether all plans have the same site: of devices of one kind, on one node.
   bool oneSite() const { return oneKind() && places.back().node == places.front().node; }
-  /// The devices of a site, ascending; empty, for site 0 of devices of one kind: the first devices of the cluster.
+  /// The devices of a site, in the order of a plan's ranks there, of which those along axis tp are next to each other;
+  /// empty, for site 0 of devices of one kind: the first devices of the cluster.
   const std::vector<uint32_t> &devices(Site site) const { return all[site]; }
   const std::vector<Site> &positions(const PlanGroup &group) override { return of(group).positions; }
   const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor) override;
+  /// See above, of the ranks of a split at a site.
+  bool replicasApart(const SplitChoice &split, Site site) const;
   /// The part of the network's rate that a site has, because other positions of the pipeline share its nodes' links.
   double networkShare(Site site) const { return networkShares[site]; }
-  /// Those that put kinds of devices into different positions of the pipeline. In all of them axis tp is faster than
-  /// dp, as in the plans that are measured. On devices of one kind also the order that keeps stages together on a node
-  /// instead of replicas of the model.
+  /// On devices of one kind those that put ranks on other nodes. On several kinds those that put kinds into different
+  /// positions of the pipeline; in these axis tp is faster than dp.
   std::vector<Mesh> orders(const Mesh &mesh) const override;
   double sendSeconds(const PlanGroup &group, int64_t from, int64_t to, double bytes) override;
   double sumSeconds(const PlanGroup &group, double bytes, bool scatters) override;
@@ -58,7 +60,7 @@ private:
   Placed &of(const PlanGroup &group);
   /// Ranks that sum together, while groups of the other ranks of `position` do so, too.
   SumGroup sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position);
-  using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, ascending
+  using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, see devices()
   Site spreadSite(const Mesh &mesh, const Positions &devices);
   static Positions devicesOf(const Mesh &mesh);
   /// `slicesFrom`: see Boundary.

@@ -13,10 +13,16 @@
 namespace cleave::partitioner {
 namespace {
 
+/// What a solution must cost at most to be of use, beside another one.
+WideCost ofUse(double other) {
+  constexpr double worthwhile = 0.998;
+  return static_cast<WideCost>(worthwhile * other);
+}
+
 class LayoutSolver {
 public:
   LayoutSolver(ShardingProblem &problem, const LayoutsToSolve &request)
-      : problem(problem), request(request), costs(request.cluster, problem.mesh, request.half, request.single) {
+      : problem(problem), request(request), costs(request.places, problem.mesh, request.half, request.single) {
     findKinds();
   }
 
@@ -24,35 +30,41 @@ public:
   /// limit of their sum, which a multiplier takes into account: the sums count as a part of their time. A small part
   /// comes first; the part grows if the solution has more to sum than can be hidden.
   SolvedLayouts run() {
-    LayoutInput input{.problem = problem, .costs = costs, .microbatches = request.microbatches};
-    for (const ProblemOp &op : problem.ops)
-      input.ops.push_back(placeOf(op.path, op.path, " " + op.label));
-    for (const NamedTensor &named : problem.names)
-      input.names.push_back(
-          placeOf(named.name.substr(0, std::min(named.name.rfind('.'), named.name.size())), named.name));
-    input.times = times;
+    LayoutInput input = inputOf();
     SolvedLayouts best;
     DecidedLayouts layouts;
     const ShardingSolution usual = assign(problem);
-    const std::vector<double> parts = request.hides ? std::vector{1.0 / 16, 1.0, 1.0 / 3} : std::vector{1.0};
-    for (const double part : parts) {
+    LayoutProblem simple(input); // without shared reshards
+    for (const double part : parts()) {
       input.exposed = part;
       input.shared.clear();
-      bool hidden = false;
+      simple.exposeSums();
+      bool hidden = false, hopeless = false; // for any part of the sums
       for (int round = 0; round < mostRounds; ++round) {
-        LayoutProblem made(input);
+        std::optional<LayoutProblem> shares;
+        if (!input.shared.empty())
+          shares.emplace(input);
+        const LayoutProblem &made = shares ? *shares : simple;
         const LayoutCost walk = made.costOf(usual);
-        best.defaultCost = walk.steps + exposed(walk, part);
-        AssignmentSolution solution =
-            solveAssignment(made.assignmentProblem(), {.stop = request.stops, .work = mostWork});
+        const Reference other = referenceOf(walk, part);
+        best.otherCost = other.all, best.mostCost = static_cast<int64_t>(ofInterest(walk, 0));
+        AssignmentSolution solution = solveAssignment(
+            made.assignmentProblem(),
+            {.stop = request.stops,
+             .work = mostWork,
+             .tolerance = request.all ? 0 : tolerance,
+             .below = request.all ? std::optional<WideCost>() : std::min(ofUse(other.cost), ofInterest(walk, part))});
         throwIfStopped(request.stops);
-        if (solution.assignment.empty())
-          return best;
+        if (solution.assignment.empty()) {
+          hidden = other.hidden, hopeless = solution.lowerBound >= ofInterest(walk, part);
+          break;
+        }
         DecidedLayouts found = made.decided(solution.assignment);
         const ShardingSolution compiled = solutionOf(found);
         const LayoutCost cost = made.costOf(compiled);
         const int64_t all = cost.steps + exposed(cost, part);
-        const bool proved = solution.optimal();
+        const bool proved =
+            static_cast<double>(solution.cost - solution.lowerBound) <= tolerance * static_cast<double>(solution.cost);
         const std::set<TensorInPass> shared =
             proved && cost.all() < solution.cost ? made.sharedIn(compiled, found) : std::set<TensorInPass>();
         if (best.solution.assignment.empty() || all <= best.cost) {
@@ -64,20 +76,92 @@ public:
         hidden = exposed(cost, part) == 0;
         const size_t known = input.shared.size();
         input.shared.insert(shared.begin(), shared.end());
-        if (input.shared.size() == known)
+        if (!proved || input.shared.size() == known)
           break; // the solution costs what the problem says
       }
-      if (!best.solution.optimal() || (part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
+      if (hopeless || (part < 1.0 / 8 && hidden) || (part == 1.0 && !hidden))
         break;
     }
     best.problem.name = request.name;
-    writeRules(layouts, best);
+    if (!best.solution.assignment.empty())
+      writeRules(layouts, best);
     return best;
   }
 
+  bool mayBeOfUse() {
+    constexpr uint64_t work = 20'000'000;
+    LayoutInput input = inputOf();
+    const ShardingSolution usual = assign(problem);
+    LayoutProblem made(input);
+    for (const double part : parts()) {
+      input.exposed = part;
+      made.exposeSums();
+      const LayoutCost walk = made.costOf(usual);
+      const Reference other = referenceOf(walk, part);
+      const WideCost interest = ofInterest(walk, part), below = std::min(ofUse(other.cost), interest);
+      const AssignmentSolution solution =
+          solveAssignment(made.assignmentProblem(), {.stop = request.stops, .work = work, .below = below});
+      throwIfStopped(request.stops);
+      if (solution.lowerBound < below)
+        return true;
+      if (solution.lowerBound >= interest || other.hidden)
+        return false;
+      if (part == 1.0)
+        break;
+    }
+    return false;
+  }
+
+  LayoutCost costOfDefault() {
+    LayoutInput input = inputOf();
+    return LayoutProblem(input).costOf(assign(problem));
+  }
+
 private:
-  static constexpr uint64_t mostWork = 200'000'000;
+  LayoutInput inputOf() {
+    LayoutInput input{.problem = problem, .costs = costs, .microbatches = request.microbatches};
+    for (const ProblemOp &op : problem.ops)
+      input.ops.push_back(placeOf(op.path, op.path, " " + op.label));
+    for (const NamedTensor &named : problem.names)
+      input.names.push_back(
+          placeOf(named.name.substr(0, std::min(named.name.rfind('.'), named.name.size())), named.name));
+    input.times = times;
+    return input;
+  }
+
+  /// Of the sums that the problem counts.
+  std::vector<double> parts() const { return request.hides ? std::vector{1.0 / 64, 1.0, 1.0 / 3} : std::vector{1.0}; }
+
+  static constexpr uint64_t mostWork = 100'000'000;
+  static constexpr double tolerance = 0.005;
   static constexpr int mostRounds = 4; // in which shared reshards become nodes
+
+  /// The better of the default shardings and of rows alone.
+  struct Reference {
+    int64_t all = 0;     ///< with the sums that nothing hides
+    double cost = 0;     ///< with a part of the sums, as in the problem
+    bool hidden = false; ///< whether the backward pass hides all sums
+  };
+  Reference referenceOf(const LayoutCost &usual, double part) const {
+    const auto of = [&](const LayoutCost &cost, double sumsPart) {
+      const int64_t left = exposed(cost, sumsPart), all = cost.steps + left;
+      const double counted = static_cast<double>(cost.steps) + part / sumsPart * static_cast<double>(cost.sums);
+      return Reference{all, left == 0 ? static_cast<double>(all) : counted, left == 0};
+    };
+    const Reference own = of(usual, part);
+    if (!request.rowsAlone)
+      return own;
+    const Reference rows = of(*request.rowsAlone, 1);
+    return rows.all < own.all ? rows : own;
+  }
+
+  /// What solutions cost at least that are of no interest: these costs have errors, and know of no sums that share a
+  /// message, or hide behind others' work. `usual`: tells what a backward pass hides.
+  WideCost ofInterest(const LayoutCost &usual, double part) const {
+    constexpr double margin = 3;
+    const double hidden = request.hides ? static_cast<double>(usual.backward / request.microbatches) : 0;
+    return static_cast<WideCost>(std::min(margin * request.interest / LayoutCosts::picosecond + part * hidden, 9e18));
+  }
 
   /// What is left of the sums in a microbatch's time when one backward pass of all has hidden what it can.
   int64_t exposed(const LayoutCost &cost, double part) const {
@@ -187,6 +271,18 @@ private:
 };
 
 } // namespace
+
+LayoutCost defaultCost(ShardingProblem &problem, const LayoutsToSolve &request) {
+  return LayoutSolver(problem, request).costOfDefault();
+}
+
+bool SolvedLayouts::isOfUse() const {
+  return !solution.assignment.empty() && cost <= std::min<WideCost>(ofUse(static_cast<double>(otherCost)), mostCost);
+}
+
+bool mayBeOfUse(ShardingProblem &problem, const LayoutsToSolve &request) {
+  return LayoutSolver(problem, request).mayBeOfUse();
+}
 
 SolvedLayouts solveLayouts(ShardingProblem &problem, const LayoutsToSolve &request) {
   return LayoutSolver(problem, request).run();

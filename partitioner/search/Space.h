@@ -53,6 +53,7 @@ struct Space {
   int64_t stages = 0;     ///< of every plan, 0: any number
   bool oneStage = false;  ///< beside `stages`, one stage may be
   bool mixesRows = false; ///< the number of microbatches is part of the model's function: 1, unless pinned
+  bool solves = false;    ///< whether a solver may choose the shardings of single ops
 };
 
 class RankPlaces;

@@ -51,7 +51,7 @@ struct Simulation {
 struct SimulateOptions {
   bool timeline = false;
   bool traffic = false;
-  /// The device of each rank, ascending; empty: rank r on device r.
+  /// The device of each rank; empty: rank r on device r.
   std::vector<uint32_t> devices = {};
   const plan::Plan *table = nullptr; ///< see classifyRanks
 };

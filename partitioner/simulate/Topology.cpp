@@ -37,7 +37,7 @@ LinkEnds linkEnds(uint64_t link) {
 
 /// The places of chosen devices, with their nodes numbered from 0.
 static std::vector<Cluster::Place> placesOf(const Cluster &cluster, std::span<const uint32_t> devices) {
-  const std::vector<Cluster::Place> all = cluster.places(static_cast<int64_t>(devices.back()) + 1);
+  const std::vector<Cluster::Place> all = cluster.places(static_cast<int64_t>(*std::ranges::max_element(devices)) + 1);
   std::vector<Cluster::Place> chosen;
   std::map<int64_t, int64_t> nodes;
   for (const uint32_t device : devices) {
@@ -65,8 +65,9 @@ Topology::Topology(const plan::Plan &plan, const Cluster &cluster, std::span<con
   }
 }
 
-Topology::Topology(int64_t ranks, const Cluster &cluster)
-    : cluster(cluster), kinds(constantsOfKinds(cluster)), places(cluster.places(ranks)) {}
+Topology::Topology(int64_t ranks, const Cluster &cluster, std::span<const uint32_t> devices)
+    : cluster(cluster), kinds(constantsOfKinds(cluster)),
+      places(devices.empty() ? cluster.places(ranks) : placesOf(cluster, devices)) {}
 
 bool Topology::ordered(size_t nodeGroup) const {
   const NodeGroup &node = cluster.nodes[nodeGroup];

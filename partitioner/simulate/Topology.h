@@ -33,11 +33,11 @@ LinkEnds linkEnds(uint64_t link);
 
 class Topology {
 public:
-  /// `devices`: those on which the ranks run, ascending; empty: rank r runs on device r. Throws userError if the
+  /// `devices`: those on which the ranks run, in their order; empty: rank r runs on device r. Throws userError if the
   /// cluster has fewer devices than the plan ranks, or devices of another backend.
   Topology(const plan::Plan &plan, const Cluster &cluster, std::span<const uint32_t> devices = {});
-  /// Of ranks without a plan, whose groups are not known.
-  Topology(int64_t ranks, const Cluster &cluster);
+  /// Of ranks without a plan, whose groups are not known. `devices`: as above.
+  Topology(int64_t ranks, const Cluster &cluster, std::span<const uint32_t> devices = {});
 
   const Cluster::Place &place(uint32_t rank) const { return places[rank]; }
   /// Whether it matters which device of its node a rank runs on.

@@ -183,6 +183,7 @@ struct SplitChoice {
   Recomputation recompute = Recomputation::None;
   int64_t zero = 0;
   bool sequence = false;
+  bool solved = false; ///< with shardings of single ops and parameters that the solver finds
   auto operator<=>(const SplitChoice &) const = default;
   /// Rows of the rank with the most.
   int64_t rowsOfRank() const { return (rows + data - 1) / data; }

@@ -12,10 +12,13 @@ namespace cleave::passes {
 
 using partitioner::Candidate;
 using partitioner::Decisions;
+using partitioner::PlanGroup;
 using partitioner::TriedPlan;
 
 Decisions Finalists::strategyOf(const Candidate &candidate) {
-  const auto *solved = candidate.byOp ? trials.layouts(candidate.group.split) : nullptr;
+  const PlanGroup &group = candidate.group;
+  const auto *solved =
+      group.split.solved ? trials.layouts(group.split, input.places->positions(group).front()) : nullptr;
   return partitioner::decisionsOf(input, candidate, job.cluster, solved);
 }
 

@@ -6,6 +6,7 @@
 #include "partitioner/annotate/MixedRows.h"
 #include "partitioner/search/FoundDecisions.h"
 #include "passes/precision/Precision.h"
+#include "passes/rewrite/Parallel.h"
 #include "passes/search/NoneFits.h"
 
 #include <algorithm>
@@ -26,6 +27,17 @@ ReducedModel *ReducedModels::withRows(int64_t rows, size_t worker) {
       found->second = ReducedModel{std::move(kept), std::move(layers)};
     });
   return found->second ? &*found->second : nullptr;
+}
+
+void ReducedModels::onWorkers(size_t count, const std::function<int64_t(size_t)> &rowsOf,
+                              const std::function<void(size_t, const ReducedModel *)> &work) {
+  std::vector<const ReducedModel *> models;
+  for (size_t i = 0; i < count; ++i)
+    models.push_back(withRows(rowsOf(i), i % workers()));
+  onThreads(std::min(workers(), count), [&](size_t worker) {
+    for (size_t i = worker; i < count; i += workers())
+      work(i, models[i]);
+  });
 }
 
 int64_t ReducedModels::fewRows() {

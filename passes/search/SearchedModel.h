@@ -5,6 +5,7 @@
 #include "partitioner/stages/LayerNames.h"
 #include "passes/search/SearchJob.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ public:
   /// That of a worker, because an MLIR context serves one compilation at a time; null if the model's code does not
   /// allow so many rows. Traces a new one, which runs the user's code.
   ReducedModel *withRows(int64_t rows, size_t worker = 0);
+  /// Calls `work` with 0 to `count`-1 and the model with the rows of each, on several threads.
+  void onWorkers(size_t count, const std::function<int64_t(size_t)> &rowsOf,
+                 const std::function<void(size_t, const ReducedModel *)> &work);
   /// Few rows for what does not depend on them: those of a microbatch if the model's code fixes their number.
   int64_t fewRows();
 

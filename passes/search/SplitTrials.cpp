@@ -14,67 +14,141 @@ using partitioner::SiteCosts;
 using partitioner::SolvedLayouts;
 using partitioner::SplitChoice;
 
+/// What a problem depends on: the solution for the rows that are asked for first is taken for any others, too, as for
+/// any stage of ZeRO and recomputation.
+partitioner::SplitCosts::Wanted SplitTrials::problemOf(SplitChoice split, Site site) {
+  split.rows = solvedRows.try_emplace({split.data, split.tensor, site}, split.rows).first->second;
+  split.zero = 0, split.recompute = partitioner::Recomputation::None;
+  return {split, site};
+}
+
 SplitChoice SplitTrials::trialOf(const SplitChoice &split) {
   constexpr int64_t few = 2; // ranks
   SplitChoice trial = split;
   if (split.data > few && split.rows % split.data == 0)
     trial.data = few, trial.rows = few * split.rowsOfRank();
-  return model.alikeAlongData && models.withRows(trial.rows) ? trial : split;
+  return model.alikeAlongData && !split.solved && models.withRows(trial.rows) ? trial : split;
 }
 
-TrialChoice SplitTrials::choiceOf(const SplitChoice &split) {
-  const auto [apart, fresh] = replicasApart.try_emplace({split.data, split.tensor});
+TrialChoice SplitTrials::choiceOf(const SplitChoice &split, Site site) {
+  const auto [apart, fresh] = replicasApart.try_emplace({split.data, split.tensor, site});
   if (fresh)
-    apart->second = partitioner::replicasApart(partitioner::decisionsOf(job.asked, split, 1, 1).mesh, job.cluster);
+    apart->second = sites.replicasApart(split, site);
   return {trialOf(split), apart->second};
+}
+
+std::map<TrialChoice, std::shared_ptr<const PlanFile>> &SplitTrials::trialsAt(Site site, bool solved) {
+  return solved ? solvedTrials[site] : job.cache->trials;
+}
+
+Cluster SplitTrials::clusterAt(Site site) const {
+  Cluster shared = job.cluster;
+  if (sites.networkShare(site) != 1)
+    shared.network->gbPerS *= sites.networkShare(site);
+  return shared;
 }
 
 const SiteCosts *SplitTrials::of(const SplitChoice &split, Site site) {
   if (const auto found = measured.find({split, site}); found != measured.end())
     return found->second ? &*found->second : nullptr;
-  const TrialChoice choice = choiceOf(split);
-  auto trial = job.cache->trials.find(choice);
-  if (trial == job.cache->trials.end())
-    trial = job.cache->trials.emplace(choice, compiled(choice, models.withRows(choice.split.rows))).first;
+  const TrialChoice choice = choiceOf(split, site);
+  auto &trials = trialsAt(site, split.solved);
+  auto trial = trials.find(choice);
+  if (trial == trials.end())
+    trial =
+        trials.emplace(choice, compiled(choice, models.withRows(choice.split.rows), layouts(choice.split, site))).first;
   const auto found = measured.try_emplace({split, site}).first;
-  if (trial->second)
+  if (trial->second) {
     found->second = costsAt(site, *trial->second, split == choice.split ? 0 : split.data);
+    if (split.solved)
+      setSentShares(split, site, *found->second);
+  }
   if (sites.oneSite() && !job.request.searchCache && !model.alikeAlongData)
-    job.cache->trials.erase(trial); // no other site, split or search needs it
+    trials.erase(trial); // no other site, split or search needs it
   return found->second ? &*found->second : nullptr;
 }
 
 /// The costs of the layers in a trial plan whose ranks lie at a site. `dataRanks`: see measureLayers.
 SiteCosts SplitTrials::costsAt(Site site, const PlanFile &trial, int64_t dataRanks) const {
-  if (sites.networkShare(site) == 1)
-    return partitioner::measureLayers(trial.plan(), job.cluster, sites.devices(site), dataRanks);
-  Cluster shared = job.cluster;
-  shared.network->gbPerS *= sites.networkShare(site);
-  return partitioner::measureLayers(trial.plan(), shared, sites.devices(site), dataRanks);
+  return partitioner::measureLayers(trial.plan(), clusterAt(site), sites.devices(site), dataRanks);
+}
+
+/// Of values that stages may send to others: a rank may have more of one than with default shardings.
+void SplitTrials::setSentShares(const SplitChoice &split, Site site, SiteCosts &costs) {
+  if (split.data * split.tensor == job.asked.devices)
+    return;
+  const auto [shares, fresh] = sentShares.try_emplace({split.data, split.tensor});
+  SplitChoice usual = split;
+  usual.solved = false;
+  if (fresh)
+    if (const SiteCosts *known = of(usual, site))
+      for (const auto &[path, layer] : known->front().costs.layers)
+        if (const auto solved = costs.front().costs.layers.find(path);
+            solved != costs.front().costs.layers.end() && layer.sent > 0)
+          shares->second[path] = std::max(1.0, solved->second.sent / layer.sent);
+  for (partitioner::KindCosts &kind : costs)
+    for (const auto &[path, share] : shares->second)
+      if (const auto layer = kind.costs.layers.find(path); layer != kind.costs.layers.end())
+        layer->second.sentShare = share;
 }
 
 void SplitTrials::prepare(const std::vector<Wanted> &wanted) {
-  const size_t workers = models.workers();
-  if (workers == 1) // some may not be needed
+  std::vector<std::pair<TrialChoice, Site>> choices; // the sites matter where shardings are solved
+  std::vector<Wanted> problems;
+  for (const auto &[split, site] : wanted) {
+    const std::pair choice(choiceOf(split, site), split.solved ? site : Site{0});
+    if (measured.contains({split, site}) || trialsAt(site, split.solved).contains(choice.first) ||
+        llvm::is_contained(choices, choice))
+      continue;
+    choices.push_back(choice);
+    if (!split.solved)
+      continue;
+    if (const Wanted problem = problemOf(split, site);
+        !layoutsOf.contains(problem) && !llvm::is_contained(problems, problem))
+      problems.push_back(problem);
+  }
+  solveAll(problems);
+  if (models.workers() == 1) // some may not be needed
     return;
-  std::vector<TrialChoice> choices;
-  for (const auto &[split, site] : wanted)
-    if (const TrialChoice choice = choiceOf(split); !measured.contains({split, site}) &&
-                                                    !job.cache->trials.contains(choice) &&
-                                                    !llvm::is_contained(choices, choice))
-      choices.push_back(choice);
+  std::vector<const SolvedLayouts *> shardings;
+  for (const auto &[choice, site] : choices)
+    shardings.push_back(layouts(choice.split, site));
   std::vector<std::shared_ptr<const PlanFile>> files(choices.size());
-  std::vector<ReducedModel *> reduced;
+  models.onWorkers(
+      choices.size(), [&](size_t i) { return choices[i].first.split.rows; },
+      [&](size_t i, const ReducedModel *reduced) { files[i] = compiled(choices[i].first, reduced, shardings[i]); });
   for (size_t i = 0; i < choices.size(); ++i)
-    reduced.push_back(models.withRows(choices[i].split.rows, i % workers));
-  onThreads(std::min(workers, choices.size()), [&](size_t worker) {
-    for (size_t i = worker; i < choices.size(); i += workers)
-      files[i] = compiled(choices[i], reduced[i]);
-  });
-  for (size_t i = 0; i < choices.size(); ++i)
-    job.cache->trials.emplace(choices[i], std::move(files[i]));
+    trialsAt(choices[i].second, choices[i].first.split.solved).emplace(choices[i].first, std::move(files[i]));
   for (const auto &[split, site] : wanted)
     of(split, site);
+}
+
+/// Those of one split, in several orders of the axes, are first looked at together.
+void SplitTrials::solveAll(const std::vector<Wanted> &problems) {
+  std::map<SplitChoice, std::vector<Site>> orders;
+  for (const auto &[split, site] : problems)
+    orders[split].push_back(site);
+  std::vector<std::pair<SplitChoice, std::vector<Site>>> screened(orders.begin(), orders.end());
+  std::erase_if(screened, [&](const auto &one) { return one.second.size() == 1 || !job.request.dumpProblems.empty(); });
+  std::vector<char> may(screened.size());
+  models.onWorkers(
+      screened.size(), [&](size_t i) { return screened[i].first.rows; },
+      [&](size_t i, const ReducedModel *reduced) {
+        may[i] = mayBeOfUse(screened[i].first, screened[i].second, reduced);
+      });
+  std::vector<Wanted> left = problems;
+  for (size_t i = 0; i < screened.size(); ++i)
+    if (!may[i]) {
+      std::erase_if(left, [&](const Wanted &one) { return one.first == screened[i].first; });
+      for (const Site site : screened[i].second)
+        layoutsOf.emplace(Wanted(screened[i].first, site), std::nullopt);
+    }
+  std::vector<std::optional<SolvedLayouts>> solved(left.size());
+  models.onWorkers(
+      left.size(), [&](size_t i) { return left[i].first.rows; },
+      [&](size_t i, const ReducedModel *reduced) { solved[i] = solve(left[i], orders.at(left[i].first), reduced); });
+  for (size_t i = 0; i < left.size(); ++i)
+    layoutsOf.emplace(left[i], std::move(solved[i]));
 }
 
 CompileOptions SplitTrials::optionsOf(const SplitChoice &split) const {
@@ -87,71 +161,104 @@ CompileOptions SplitTrials::optionsOf(const SplitChoice &split) const {
 }
 
 /// The reduced model's plan of one stage; null if it cannot be split so, or if there is no model with these rows.
+/// `layouts`: of a solved split.
 std::shared_ptr<const PlanFile> SplitTrials::compiled(const TrialChoice &choice, const ReducedModel *reduced,
                                                       const SolvedLayouts *layouts) const {
+  if (!reduced || (choice.split.solved && !layouts))
+    return nullptr;
   CompileOptions options = optionsOf(choice.split);
   CompileContext context = job.context();
   context.trial = true, context.replicasApart = choice.replicasApart;
   if (layouts)
     options.strategy.shard = layouts->shard, options.strategy.ops = layouts->ops;
   std::shared_ptr<const PlanFile> plan;
-  if (reduced)
-    unlessRefused(
-        [&] { plan = PlanFile::fromBytes(compile(reduced->model.clone(), options, context), "a trial plan"); });
+  unlessRefused([&] { plan = PlanFile::fromBytes(compile(reduced->model.clone(), options, context), "a trial plan"); });
   return plan;
 }
 
-const SolvedLayouts *SplitTrials::layouts(SplitChoice split) {
-  split.zero = 0;
-  auto [found, fresh] = layoutsOf.try_emplace(split);
-  if (!fresh)
-    return found->second ? &*found->second : nullptr;
-  ReducedModel *reduced = models.withRows(split.rows);
-  if (!reduced)
-    return nullptr;
-  partitioner::ShardingProblem problem;
-  if (!unlessRefused([&] {
-         problem = shardingProblem(reduced->model.clone(), optionsOf(split), job.context());
-       }).empty())
-    return nullptr;
-  const PlanRequest &request = job.request;
-  const bool tf32 = request.training && request.training->precision == plan::Precision::Tf32;
-  found->second = partitioner::solveLayouts(
-      problem,
-      {.name = fmt::format("dp{}-tp{}-rows{}-recompute-{}", split.data, split.tensor, split.rows,
-                           partitioner::text(split.recompute)),
-       .cluster = job.cluster,
-       .half = request.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16 : partitioner::Rate::Fp16,
-       .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
-       .microbatches = request.batch / split.rows,
-       .hides = request.backend == Target::Kind::Cuda,
-       .stops = job.stops,
-       .layers = model.solved,
-       .layerOf = [&](const std::string &path) { return model.layerOf(path); }});
-  if (!request.dumpProblems.empty())
-    partitioner::writeProblem(*found->second, request.dumpProblems);
-  if (found->second->solution.assignment.empty())
-    found->second.reset();
-  return found->second ? &*found->second : nullptr;
-}
-
-partitioner::SplitCosts *SplitTrials::solved() {
+bool SplitTrials::solves() const {
   const partitioner::Decisions &pinned = job.pinned;
-  const bool free = sites.oneKind() && pinned.sequence.empty() && pinned.shard.empty() && pinned.ops.empty();
-  return free ? &solvedCosts : nullptr;
+  return sites.oneKind() && pinned.sequence.empty() && pinned.shard.empty() && pinned.ops.empty();
 }
 
-const SiteCosts *SplitTrials::Solved::of(const SplitChoice &split, Site site) {
-  constexpr double worthwhile = 0.9999; // of the default shardings' cost
-  const SolvedLayouts *layouts = trials.layouts(split);
-  if (!layouts || static_cast<double>(layouts->cost) > worthwhile * static_cast<double>(layouts->defaultCost))
+const SolvedLayouts *SplitTrials::layouts(const SplitChoice &split, Site site) {
+  if (!split.solved)
     return nullptr;
-  auto [found, fresh] = measured.try_emplace({split, site});
+  const auto [found, fresh] = layoutsOf.try_emplace(problemOf(split, site));
   if (fresh)
-    if (const auto trial =
-            trials.compiled({split, trials.choiceOf(split).replicasApart}, trials.models.withRows(split.rows), layouts))
-      found->second = trials.costsAt(site, *trial);
+    found->second = solve(found->first, {site}, models.withRows(found->first.first.rows));
   return found->second ? &*found->second : nullptr;
+}
+
+/// Nothing if the model cannot be split so, or if the solver finds nothing of use. `others`: the sites of the other
+/// orders of the axes, whose plans with default shardings are in the space, too.
+std::optional<SolvedLayouts> SplitTrials::solve(const Wanted &wanted, const std::vector<Site> &others,
+                                                const ReducedModel *reduced) const {
+  const auto &[split, site] = wanted;
+  auto problem = reduced ? problemWith(split, *reduced) : std::nullopt;
+  if (!problem)
+    return std::nullopt;
+  partitioner::LayoutsToSolve request = toSolve(split, {site});
+  request.name = fmt::format("dp{}-tp{}{}", split.data, split.tensor, site == 0 ? "" : fmt::format("-site{}", site));
+  request.all = !job.request.dumpProblems.empty();
+  request.rowsAlone = rowsAlone(split, others, *reduced);
+  SolvedLayouts solved = partitioner::solveLayouts(*problem, request);
+  if (request.all)
+    partitioner::writeProblem(solved, job.request.dumpProblems);
+  if (!solved.isOfUse())
+    return std::nullopt;
+  return solved;
+}
+
+/// What the plan takes that splits the rows over both axes, at the best of the sites; nothing if no plan does that.
+std::optional<partitioner::LayoutCost> SplitTrials::rowsAlone(const SplitChoice &split, const std::vector<Site> &where,
+                                                              const ReducedModel &reduced) const {
+  SplitChoice rows = split;
+  rows.data *= rows.tensor, rows.tensor = 1;
+  if (job.asked.pins.mesh || split.tensor == 1 || split.rows % rows.data != 0)
+    return std::nullopt;
+  auto problem = problemWith(rows, reduced);
+  if (!problem)
+    return std::nullopt;
+  return partitioner::defaultCost(*problem, toSolve(rows, where));
+}
+
+/// Whether the solver may find something of use at any of the sites.
+bool SplitTrials::mayBeOfUse(const SplitChoice &split, const std::vector<Site> &where,
+                             const ReducedModel *reduced) const {
+  auto problem = reduced ? problemWith(split, *reduced) : std::nullopt;
+  if (!problem)
+    return false;
+  partitioner::LayoutsToSolve request = toSolve(split, where);
+  request.rowsAlone = rowsAlone(split, where, *reduced);
+  return partitioner::mayBeOfUse(*problem, request);
+}
+
+/// The problem of a split; nothing if the model cannot be split so.
+std::optional<partitioner::ShardingProblem> SplitTrials::problemWith(const SplitChoice &split,
+                                                                     const ReducedModel &reduced) const {
+  std::optional<partitioner::ShardingProblem> problem;
+  unlessRefused([&] { problem = shardingProblem(reduced.model.clone(), optionsOf(split), job.context()); });
+  return problem;
+}
+
+partitioner::LayoutsToSolve SplitTrials::toSolve(const SplitChoice &split, const std::vector<Site> &where) const {
+  std::vector<partitioner::LayoutDevices> places;
+  for (const Site site : where)
+    places.push_back({clusterAt(site), sites.devices(site)});
+  const PlanRequest &request = job.request;
+  const double microbatches = static_cast<double>(request.batch) / static_cast<double>(split.rows),
+               positions = static_cast<double>(job.asked.devices) / static_cast<double>(split.data * split.tensor);
+  const bool tf32 = request.training && request.training->precision == plan::Precision::Tf32;
+  return {.places = std::move(places),
+          .half = request.precision.type == Precision::Type::Bf16 ? partitioner::Rate::Bf16 : partitioner::Rate::Fp16,
+          .single = tf32 ? partitioner::Rate::Tf32 : partitioner::Rate::Fp32,
+          .microbatches = request.batch / split.rows,
+          .interest = interest * positions / microbatches,
+          .hides = request.backend == Target::Kind::Cuda,
+          .stops = job.stops,
+          .layers = model.solved,
+          .layerOf = [&](const std::string &path) { return model.layerOf(path); }};
 }
 
 } // namespace cleave::passes

@@ -43,7 +43,7 @@ struct Parts {
 
   bool half() const { return job.request.precision.level > 0; }
 
-  explicit Parts(const SearchJob &job) : job(job) {}
+  explicit Parts(const SearchJob &job) : job(job) { input.space.solves = trials.solves(); }
   Parts(const Parts &) = delete;
   Parts &operator=(const Parts &) = delete;
 };
@@ -95,7 +95,7 @@ FoundStrategy searchStrategy(const Trace &trace, const PlanRequest &request, Sto
   } catch (const Stopped &) {
     throw refuse({.stoppedEarly = true}, "", "");
   }
-  partitioner::FoundPlan found = partitioner::findPlan(parts->input, parts->trials.solved(), parts->finalists);
+  partitioner::FoundPlan found = partitioner::findPlan(parts->input, parts->finalists);
   if (found.plan.step == 0)
     throw refuse(found.outcome, found.problem, parts->model.largestPinned);
   return {std::move(found.plan.strategy), std::make_shared<plan::SearchT>(found.record), std::move(found.plan.file)};
@@ -117,19 +117,29 @@ std::vector<Alternative> alternativesTo(const Trace &trace, const PlanRequest &r
   const SearchJob job(trace, request, asked, {});
   Parts parts(job);
   const partitioner::SearchInput &input = parts.input;
-  std::vector<Neighbour> others = partitioner::neighboursOf(
-      input.space, parts.sites, partitioner::groupOf(chosen, request.batch), {chosen.schedule, chosen.chunks});
+  PlanGroup group = partitioner::groupOf(chosen, request.batch);
+  const auto isFound = [](const auto &rule) { return rule.origin == "search"; };
+  group.split.solved = std::ranges::any_of(chosen.shard, isFound) || std::ranges::any_of(chosen.ops, isFound);
+  std::vector<Neighbour> others =
+      partitioner::neighboursOf(input.space, parts.sites, group, {chosen.schedule, chosen.chunks});
   std::vector<partitioner::SplitCosts::Wanted> wanted;
   for (const Neighbour &other : others)
     for (const partitioner::Site site : parts.sites.positions(other.plan.group))
       wanted.emplace_back(other.plan.group.split, site);
   parts.trials.prepare(wanted);
-  std::erase_if(others, [&](Neighbour &other) {
-    auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
-    if (!plan || plan->begins.empty())
-      return true;
-    other.plan = std::move(*plan);
-    return false;
+  std::erase_if(others, [&](Neighbour &other) { // with the better of solved and default shardings
+    std::optional<Candidate> best;
+    for (const bool solved : {other.plan.group.split.solved, false}) {
+      other.plan.group.split.solved = solved;
+      auto plan = partitioner::estimatePlan(input, other.plan.group, other.plan.schedule);
+      if (plan && !plan->begins.empty() &&
+          (!best || std::pair(!plan->estimate.fits(), plan->estimate.seconds) <
+                        std::pair(!best->estimate.fits(), best->estimate.seconds)))
+        best = std::move(plan);
+    }
+    if (best)
+      other.plan = std::move(*best);
+    return !best;
   });
   return simulated(parts, partitioner::mostInteresting(std::move(others)));
 }

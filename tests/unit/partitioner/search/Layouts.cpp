@@ -119,7 +119,7 @@ TEST_CASE("no assignment of layouts is cheaper than the solver's, and the soluti
   const Cluster cluster = twoNodes();
   for (int i = 0; i < 30; ++i) {
     Training problem = randomTraining(random, i % 2 ? meshOf(1, 2) : meshOf(4, 1));
-    LayoutCosts costs(cluster, problem.mesh, Rate::Fp16, Rate::Fp32);
+    LayoutCosts costs({{cluster}}, problem.mesh, Rate::Fp16, Rate::Fp32);
     const LayoutInput input = inputOf(problem, costs);
     const LayoutProblem layouts(input);
     const AssignmentProblem &made = layouts.assignmentProblem();
@@ -158,7 +158,7 @@ TEST_CASE("the walk over the ops is never cheaper than the solver") {
   int cheaper = 0;
   for (int i = 0; i < 40; ++i) {
     Training problem = randomTraining(random, meshOf(2, 2));
-    LayoutCosts costs(cluster, problem.mesh, Rate::Fp16, Rate::Fp32);
+    LayoutCosts costs({{cluster}}, problem.mesh, Rate::Fp16, Rate::Fp32);
     const LayoutInput input = inputOf(problem, costs);
     const LayoutProblem layouts(input);
     const AssignmentSolution solved = solveAssignment(layouts.assignmentProblem());
@@ -178,7 +178,8 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
     Training problem = randomTraining(random, meshOf(2, 2)), same = randomTraining(again, meshOf(2, 2));
     const std::vector<ModelLayer> layers{{"net", "net", 0}};
     const SolvedLayouts solved = solveLayouts(same, {.name = "random",
-                                                     .cluster = cluster,
+                                                     .all = true,
+                                                     .places = {{cluster}},
                                                      .microbatches = 2,
                                                      .hides = i % 2 == 0,
                                                      .layers = layers,
@@ -189,7 +190,7 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
     strategy.shard = solved.shard;
     strategy.ops = solved.ops;
     strategy = Decisions::parse(strategy.toToml(), "test");
-    LayoutCosts costs(cluster, problem.mesh, Rate::Fp16, Rate::Fp32);
+    LayoutCosts costs({{cluster}}, problem.mesh, Rate::Fp16, Rate::Fp32);
     const LayoutInput input = inputOf(problem, costs);
     const LayoutProblem layouts(input);
     for (NamedTensor &named : problem.names)
@@ -201,7 +202,7 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
     const int64_t hidden = i % 2 == 0 ? cost.backward / 2 : 0;
     const int64_t all = cost.steps + std::max<int64_t>(0, cost.sums - hidden);
     CHECK(std::abs(all - solved.cost) <= 100); // picoseconds: parts of the sums are rounded
-    CHECK(solved.cost <= solved.defaultCost);
+    CHECK(solved.cost <= solved.otherCost);
   }
 }
 
@@ -218,11 +219,11 @@ TEST_CASE("a wide layer splits its weight, a small one the rows") {
   const Cluster cluster = twoNodes();
   const SolvedLayouts solved = solveLayouts(
       problem,
-      {.name = "wide", .cluster = cluster, .layers = layers, .layerOf = [](const std::string &) { return "net"; }});
+      {.name = "wide", .places = {{cluster}}, .layers = layers, .layerOf = [](const std::string &) { return "net"; }});
   REQUIRE(solved.shard.size() == 2);
   CHECK(solved.shard[0].dims.empty());
   CHECK(solved.shard[1].dims == std::map<std::string, std::string>{{"0", "dp"}});
-  CHECK(static_cast<double>(solved.cost) < 0.8 * static_cast<double>(solved.defaultCost));
+  CHECK(static_cast<double>(solved.cost) < 0.8 * static_cast<double>(solved.otherCost));
 }
 
 TEST_CASE("decisions are written as text and read again") {
