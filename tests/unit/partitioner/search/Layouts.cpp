@@ -178,10 +178,10 @@ TEST_CASE("rules of a strategy give the solved shardings again") {
     Training problem = randomTraining(random, meshOf(2, 2)), same = randomTraining(again, meshOf(2, 2));
     const std::vector<ModelLayer> layers{{"net", "net", 0}};
     const SolvedLayouts solved = solveLayouts(same, {.name = "random",
-                                                     .all = true,
                                                      .places = {{cluster}},
                                                      .microbatches = 2,
                                                      .hides = i % 2 == 0,
+                                                     .all = true,
                                                      .layers = layers,
                                                      .layerOf = [](const std::string &) { return "net"; }});
     REQUIRE(solved.solution.optimal());
