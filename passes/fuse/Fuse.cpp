@@ -81,7 +81,7 @@ private:
   /// Group a precedes b. Merges them if that saves more than `handicap` microseconds.
   bool tryMerge(int a, int b, double handicap) {
     auto key = std::pair(std::pair(a, groups[a].version), std::pair(b, groups[b].version));
-    if (!tried.insert(key).second)
+    if (!tried.insert(key).second || !groups.mayMerge(a, b))
       return false;
     const double apart = costOf(a) + costOf(b), together = costTogether(a, b);
     return together + handicap < apart && merge(a, b, together);

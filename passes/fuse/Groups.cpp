@@ -170,6 +170,11 @@ bool Groups::reachable(int from, int to, std::vector<int> &between) {
   return false;
 }
 
+bool Groups::mayMerge(int a, int b) {
+  std::vector<int> between;
+  return !reachable(a, b, between);
+}
+
 bool Groups::merge(int &a, int &b) {
   if (positionOf(a) > positionOf(b))
     std::swap(a, b);

@@ -44,6 +44,8 @@ public:
   std::vector<mlir::Value> inputs(const std::vector<mlir::Operation *> &ops) const;
   std::vector<mlir::Value> outputs(const std::vector<mlir::Operation *> &ops) const;
 
+  /// Whether no path leads from a to b, the later one, through another group.
+  bool mayMerge(int a, int b);
   /// Merges a and b; returns false if that would create a cycle. The result has the id of the later group, which is
   /// stored in b.
   bool merge(int &a, int &b);

@@ -5,10 +5,46 @@
 
 #include "llvm/Support/xxhash.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
 namespace cleave::passes {
+
+namespace {
+
+/// Where the slices among the ops of a kernel start, in the order of the ops. Of an operand that is only sliced, the
+/// first slice counts as its begin, so that kernels of the steps of an unrolled loop are alike: they read the same
+/// elsewhere. Not where elements may lie outside of an operand, which is guarded.
+std::vector<std::vector<int64_t>> startsOf(llvm::ArrayRef<mlir::Operation *> ops) {
+  std::vector<std::vector<int64_t>> starts;
+  for (mlir::Operation *op : ops)
+    if (auto slice = mlir::dyn_cast<ir::SliceOp>(op))
+      starts.push_back(slice.getStarts().vec());
+  if (starts.empty() || llvm::any_of(ops, [](mlir::Operation *op) { return mlir::isa<ir::PadOp, ir::ConcatOp>(op); }))
+    return starts;
+  llvm::SmallDenseMap<mlir::Value, std::vector<int64_t>> least; // empty: read as a whole, or computed by the kernel
+  for (auto next = starts.begin(); mlir::Operation * op : ops) {
+    for (mlir::Value operand : op->getOperands()) {
+      const auto [found, fresh] = least.try_emplace(operand);
+      if (!mlir::isa<ir::SliceOp>(op))
+        found->second.clear();
+      else if (fresh)
+        found->second = *next++;
+      else
+        for (auto [first, start] : llvm::zip(found->second, *next++))
+          first = std::min(first, start);
+    }
+    least.try_emplace(op->getResult(0));
+  }
+  for (auto next = starts.begin(); mlir::Operation * op : ops)
+    if (mlir::isa<ir::SliceOp>(op))
+      for (auto [start, first] : llvm::zip(*next++, least[op->getOperand(0)]))
+        start -= first;
+  return starts;
+}
+
+} // namespace
 
 double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *> &ops) {
   const auto [inputs, outputs] = groups.border(ops);
@@ -21,9 +57,16 @@ double KernelCosts::of(const Groups &groups, const std::vector<mlir::Operation *
       inputs, ops, outputs, scalar, [&](mlir::Type type) { return numberOf(type); },
       [&](mlir::Operation *op) { return numberOf(op); });
   signature.push_back(static_cast<uintptr_t>(width));
+  const std::vector<std::vector<int64_t>> starts = startsOf(ops);
+  for (const std::vector<int64_t> &slice : starts)
+    signature.insert(signature.end(), slice.begin(), slice.end());
   if (const auto known = table.find(signature))
     return *known;
-  auto nest = kernel::loopNestOf(kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit), nullptr, width);
+  kernel::KernelGraph graph = kernel::graphOf(inputs, ops, outputs, scalar, kernel::Tables::Omit);
+  for (auto next = starts.begin(); kernel::Node & node : graph.nodes)
+    if (node.kind == kernel::NodeKind::Slice)
+      node.dims = *next++;
+  const auto nest = kernel::loopNestOf(graph, nullptr, width);
   const double cost = nest ? kernel::cost(*nest) : std::numeric_limits<double>::infinity();
   table.add(std::move(signature), cost);
   return cost;
@@ -34,6 +77,8 @@ uintptr_t KernelCosts::numberOf(mlir::Operation *op) {
   if (!fresh)
     return found->second;
   kernel::Node node = kernel::nodeOf(op, kernel::Tables::Omit);
+  if (node.kind == kernel::NodeKind::Slice)
+    node.dims.clear(); // see startsOf
   if (node.table.empty())
     return found->second = table.numberOf(node);
   const auto elements = mlir::cast<mlir::DenseElementsAttr>(mlir::cast<ir::ConstantOp>(op).getValue());
