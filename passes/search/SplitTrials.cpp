@@ -125,28 +125,37 @@ void SplitTrials::prepare(const std::vector<Wanted> &wanted) {
 
 /// Those of one split, in several orders of the axes, are first looked at together.
 void SplitTrials::solveAll(const std::vector<Wanted> &problems) {
-  std::map<SplitChoice, std::vector<Site>> orders;
+  struct Orders {
+    std::vector<Site> sites;
+    RowsAlone rowsAlone;
+    bool mayBeOfUse = true;
+  };
+  std::map<SplitChoice, Orders> splits;
   for (const auto &[split, site] : problems)
-    orders[split].push_back(site);
-  std::vector<std::pair<SplitChoice, std::vector<Site>>> screened(orders.begin(), orders.end());
-  std::erase_if(screened, [&](const auto &one) { return one.second.size() == 1 || !job.request.dumpProblems.empty(); });
-  std::vector<char> may(screened.size());
+    splits[split].sites.push_back(site);
+  std::vector<std::pair<const SplitChoice, Orders> *> all;
+  for (auto &one : splits)
+    all.push_back(&one);
   models.onWorkers(
-      screened.size(), [&](size_t i) { return screened[i].first.rows; },
+      all.size(), [&](size_t i) { return all[i]->first.rows; },
       [&](size_t i, const ReducedModel *reduced) {
-        may[i] = mayBeOfUse(screened[i].first, screened[i].second, reduced);
+        auto &[split, orders] = *all[i];
+        orders.rowsAlone = rowsAlone(split, orders.sites, reduced);
+        if (orders.sites.size() > 1 && job.request.dumpProblems.empty())
+          orders.mayBeOfUse = mayBeOfUse(split, orders.sites, orders.rowsAlone, reduced);
       });
-  std::vector<Wanted> left = problems;
-  for (size_t i = 0; i < screened.size(); ++i)
-    if (!may[i]) {
-      std::erase_if(left, [&](const Wanted &one) { return one.first == screened[i].first; });
-      for (const Site site : screened[i].second)
-        layoutsOf.emplace(Wanted(screened[i].first, site), std::nullopt);
-    }
+  std::vector<Wanted> left;
+  for (const Wanted &one : problems)
+    if (splits.at(one.first).mayBeOfUse)
+      left.push_back(one);
+    else
+      layoutsOf.emplace(one, std::nullopt);
   std::vector<std::optional<SolvedLayouts>> solved(left.size());
   models.onWorkers(
       left.size(), [&](size_t i) { return left[i].first.rows; },
-      [&](size_t i, const ReducedModel *reduced) { solved[i] = solve(left[i], orders.at(left[i].first), reduced); });
+      [&](size_t i, const ReducedModel *reduced) {
+        solved[i] = solve(left[i], splits.at(left[i].first).rowsAlone, reduced);
+      });
   for (size_t i = 0; i < left.size(); ++i)
     layoutsOf.emplace(left[i], std::move(solved[i]));
 }
@@ -185,14 +194,16 @@ const SolvedLayouts *SplitTrials::layouts(const SplitChoice &split, Site site) {
   if (!split.solved)
     return nullptr;
   const auto [found, fresh] = layoutsOf.try_emplace(problemOf(split, site));
-  if (fresh)
-    found->second = solve(found->first, {site}, models.withRows(found->first.first.rows));
+  if (fresh) {
+    const SplitChoice &problem = found->first.first;
+    const ReducedModel *reduced = models.withRows(problem.rows);
+    found->second = solve(found->first, rowsAlone(problem, {site}, reduced), reduced);
+  }
   return found->second ? &*found->second : nullptr;
 }
 
-/// Nothing if the model cannot be split so, or if the solver finds nothing of use. `others`: the sites of the other
-/// orders of the axes, whose plans with default shardings are in the space, too.
-std::optional<SolvedLayouts> SplitTrials::solve(const Wanted &wanted, const std::vector<Site> &others,
+/// Nothing if the model cannot be split so, or if the solver finds nothing of use.
+std::optional<SolvedLayouts> SplitTrials::solve(const Wanted &wanted, const RowsAlone &rowsAlone,
                                                 const ReducedModel *reduced) const {
   const auto &[split, site] = wanted;
   auto problem = reduced ? problemWith(split, *reduced) : std::nullopt;
@@ -201,7 +212,7 @@ std::optional<SolvedLayouts> SplitTrials::solve(const Wanted &wanted, const std:
   partitioner::LayoutsToSolve request = toSolve(split, {site});
   request.name = fmt::format("dp{}-tp{}{}", split.data, split.tensor, site == 0 ? "" : fmt::format("-site{}", site));
   request.all = !job.request.dumpProblems.empty();
-  request.rowsAlone = rowsAlone(split, others, *reduced);
+  request.rowsAlone = rowsAlone;
   SolvedLayouts solved = partitioner::solveLayouts(*problem, request);
   if (request.all)
     partitioner::writeProblem(solved, job.request.dumpProblems);
@@ -211,26 +222,26 @@ std::optional<SolvedLayouts> SplitTrials::solve(const Wanted &wanted, const std:
 }
 
 /// What the plan takes that splits the rows over both axes, at the best of the sites; nothing if no plan does that.
-std::optional<partitioner::LayoutCost> SplitTrials::rowsAlone(const SplitChoice &split, const std::vector<Site> &where,
-                                                              const ReducedModel &reduced) const {
+SplitTrials::RowsAlone SplitTrials::rowsAlone(const SplitChoice &split, const std::vector<Site> &where,
+                                              const ReducedModel *reduced) const {
   SplitChoice rows = split;
   rows.data *= rows.tensor, rows.tensor = 1;
-  if (job.asked.pins.mesh || split.tensor == 1 || split.rows % rows.data != 0)
+  if (!reduced || job.asked.pins.mesh || split.tensor == 1 || split.rows % rows.data != 0)
     return std::nullopt;
-  auto problem = problemWith(rows, reduced);
+  auto problem = problemWith(rows, *reduced);
   if (!problem)
     return std::nullopt;
   return partitioner::defaultCost(*problem, toSolve(rows, where));
 }
 
 /// Whether the solver may find something of use at any of the sites.
-bool SplitTrials::mayBeOfUse(const SplitChoice &split, const std::vector<Site> &where,
+bool SplitTrials::mayBeOfUse(const SplitChoice &split, const std::vector<Site> &where, const RowsAlone &rowsAlone,
                              const ReducedModel *reduced) const {
   auto problem = reduced ? problemWith(split, *reduced) : std::nullopt;
   if (!problem)
     return false;
   partitioner::LayoutsToSolve request = toSolve(split, where);
-  request.rowsAlone = rowsAlone(split, where, *reduced);
+  request.rowsAlone = rowsAlone;
   return partitioner::mayBeOfUse(*problem, request);
 }
 

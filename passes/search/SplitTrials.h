@@ -50,12 +50,13 @@ private:
   /// Of a split at one or more sites, of which the best counts; without what rows alone take.
   partitioner::LayoutsToSolve toSolve(const partitioner::SplitChoice &split,
                                       const std::vector<partitioner::Site> &sites) const;
-  std::optional<partitioner::LayoutCost> rowsAlone(const partitioner::SplitChoice &split,
-                                                   const std::vector<partitioner::Site> &sites,
-                                                   const ReducedModel &reduced) const;
+  /// What the plan takes that splits the rows over both axes.
+  using RowsAlone = std::optional<partitioner::LayoutCost>;
+  RowsAlone rowsAlone(const partitioner::SplitChoice &split, const std::vector<partitioner::Site> &sites,
+                      const ReducedModel *reduced) const;
   bool mayBeOfUse(const partitioner::SplitChoice &split, const std::vector<partitioner::Site> &sites,
-                  const ReducedModel *reduced) const;
-  std::optional<partitioner::SolvedLayouts> solve(const Wanted &wanted, const std::vector<partitioner::Site> &sites,
+                  const RowsAlone &rowsAlone, const ReducedModel *reduced) const;
+  std::optional<partitioner::SolvedLayouts> solve(const Wanted &wanted, const RowsAlone &rowsAlone,
                                                   const ReducedModel *reduced) const;
   void solveAll(const std::vector<Wanted> &problems);
 
