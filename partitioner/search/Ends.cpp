@@ -107,7 +107,7 @@ double endOfSums(const PlanCosts &use, const std::vector<StagePasses> &stages, d
   }
   for (const LateSum &sum : tied)
     stream.add(sum.seconds, sum.ready);
-  return std::max(end, stream.end());
+  return stream.end();
 }
 
 } // namespace cleave::partitioner

@@ -33,7 +33,7 @@ struct LateSum {
   double ready = 0; ///< when the last of its terms is there
 };
 
-/// When a rank whose last pass ends at `end` has summed its gradients.
+/// When the stream of a rank's sums of gradients has ended, which may be before its last pass, which ends at `end`.
 double endOfSums(const PlanCosts &use, const std::vector<StagePasses> &stages, double end,
                  const std::vector<LateSum> &tied = {});
 

@@ -279,6 +279,17 @@ std::vector<StagePasses> Estimator::passesOf(const Schedule &schedule, const std
 /// When the last pass of a rank ends, in seconds.
 static double endOf(const std::vector<Span> &rank) { return rank.empty() ? 0 : rank.back().end / milliseconds; }
 
+/// When the last stage has the loss of the last microbatch, in seconds.
+static double lastLoss(const Schedule &schedule, const std::vector<std::vector<Span>> &times) {
+  const auto rank = static_cast<size_t>(schedule.rankOf(schedule.stages() - 1));
+  double last = 0;
+  for (size_t w = 0; w < times[rank].size(); ++w)
+    if (const ScheduledWork &work = schedule.order[rank][w];
+        work.work == Work::Forward && work.stage == schedule.stages() - 1)
+      last = std::max(last, times[rank][w].end / milliseconds);
+  return last;
+}
+
 std::vector<std::vector<LateSum>> Estimator::tiedSums(const Schedule &schedule, const std::vector<size_t> &begins,
                                                       const std::vector<std::vector<Span>> &times) const {
   struct Tied {
@@ -314,19 +325,24 @@ double Estimator::withEnds(const Schedule &schedule, const std::vector<size_t> &
                            const std::vector<Stage> &stages, const std::vector<std::vector<Span>> &times) const {
   const std::vector<StagePasses> passes = passesOf(schedule, stages, times);
   const std::vector<std::vector<LateSum>> tied = tiedSums(schedule, begins, times);
-  // The update divides by the number of rows, which all ranks sum with the metrics: it waits for the last rank.
-  double summed = 0, others = group.pipeline > 1 ? network.metrics : 0, update = 0;
+  // The update divides by the number of rows, which all ranks sum with the metrics, after their gradients: once the
+  // last rank has ended its sums, and the last stage has the loss of the last microbatch.
+  double summed = 0, metricsBegin = lastLoss(schedule, times), metrics = group.pipeline > 1 ? network.metrics : 0,
+         others = 0, update = 0;
   for (int64_t position = 0; position < group.pipeline; ++position) {
     const PlanCosts &use = costsAt(position);
     std::vector<StagePasses> own;
     for (int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
       own.push_back(passes[static_cast<size_t>(schedule.stageOf(position, chunk))]);
     const auto rank = static_cast<size_t>(position);
-    summed = std::max(summed, endOfSums(use, own, endOf(times[rank]), tied[rank]));
+    const double end = endOf(times[rank]), sums = endOfSums(use, own, end, tied[rank]);
+    summed = std::max({summed, end, sums});
+    metricsBegin = std::max(metricsBegin, sums);
+    metrics = std::max(metrics, use.metrics);
     others = std::max(others, use.endOthers);
     update = std::max(update, use.endWork * shareOf(schedule, stages, position));
   }
-  return summed + others + update;
+  return std::max(summed, metricsBegin + metrics) + others + update;
 }
 
 double Estimator::lowest(const ScheduleChoice &schedule) const {

@@ -269,7 +269,9 @@ private:
         (begin ? use.layers[layer].gathers : use.layers[layer].sums) += seconds * own / bytes;
       others -= seconds * own / bytes;
     }
-    (begin ? use.beginOthers : use.endOthers) += std::max(0.0, others);
+    (step.role() == plan::StepRole::Metrics ? use.metrics
+     : begin                                ? use.beginOthers
+                                            : use.endOthers) += std::max(0.0, others);
   }
 
   /// The layer of a parameter, or of its gradient; empty for other slots.

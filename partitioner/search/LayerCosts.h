@@ -55,7 +55,8 @@ struct PlanCosts {
   std::vector<SumGroup> groups;
   double beginWork = 0, endWork = 0; ///< seconds of computation before the first microbatch, and after the last
   double beginFills = 0;             ///< of beginWork: gradients are set to zero, if there are several microbatches
-  /// Seconds of collectives there that belong to no layer: metrics, norms, and those of passes that only other
+  double metrics = 0;                ///< seconds in which the ranks of the trial sum the metrics
+  /// Seconds of other collectives there that belong to no layer: norms, and those of passes that only other
   /// microbatches hide, such as gathers of inputs.
   double beginOthers = 0, endOthers = 0;
   bool hides = false; ///< whether the device can communicate while it computes
