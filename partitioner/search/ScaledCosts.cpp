@@ -42,4 +42,18 @@ SiteCosts withRows(SiteCosts site, double share, double slack) {
   return site;
 }
 
+SiteCosts withEndsOf(SiteCosts passes, const SiteCosts &ends) {
+  for (size_t kind = 0; kind < passes.size(); ++kind) {
+    PlanCosts &costs = passes[kind].costs;
+    const PlanCosts &other = ends[kind].costs;
+    costs.groups = other.groups, costs.metrics = other.metrics;
+    costs.beginOthers = other.beginOthers, costs.endOthers = other.endOthers;
+    for (auto &[path, layer] : costs.layers) {
+      const LayerCost &same = other.layers.at(path);
+      layer.gathers = same.gathers, layer.sums = same.sums, layer.buckets = same.buckets;
+    }
+  }
+  return passes;
+}
+
 } // namespace cleave::partitioner

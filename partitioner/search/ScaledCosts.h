@@ -11,4 +11,7 @@ SiteCosts withZero(SiteCosts site, int64_t zero, int64_t data);
 /// The costs with `share` of the rows: launches and latencies stay, all else is in proportion. Multiplied by `slack`.
 SiteCosts withRows(SiteCosts site, double share, double slack);
 
+/// The costs of the passes, with the collectives of another measurement of the same plan at both ends of an iteration.
+SiteCosts withEndsOf(SiteCosts passes, const SiteCosts &ends);
+
 } // namespace cleave::partitioner

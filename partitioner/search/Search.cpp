@@ -549,7 +549,7 @@ private:
       if (measured == rowsOfMeasured.end())
         continue;
       if (const auto more = measured->second.upper_bound(rows); more != measured->second.begin()) {
-        other.split.rows = *std::prev(more);
+        other.split.rows = *std::prev(more), other.microbatches = groups[number].microbatches * rows / other.split.rows;
         bound = std::max(bound, slack * lowestOfAny(number, *measurePositions(input, other, recomputeOf(other))));
       }
     }

@@ -115,10 +115,11 @@ std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
 }
 
 /// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
-Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
+void Sites::setSpread(Placed &placed, const Mesh &mesh, const Positions &devices) {
+  placed.positions = {0};
   const int64_t ranks = mesh.ranks() / mesh.size(AxisRole::Pipeline), perNode = cluster.nodes.front().devicesPerNode();
   if (mesh.order == usualOrder && (ranks % perNode == 0 || perNode % ranks == 0))
-    return 0;
+    return;
   std::map<int64_t, int64_t> positions; // how many have ranks on a node
   std::set<int64_t> most;               // nodes
   const std::vector<uint32_t> *worst = &devices.front();
@@ -131,14 +132,44 @@ Site Sites::spreadSite(const Mesh &mesh, const Positions &devices) {
     if (nodes.size() > most.size())
       most = std::move(nodes), worst = &own;
   }
-  double sharing = 1;
   if (most.size() > 1 && mesh.order != usualOrder)
     for (const int64_t node : most)
-      sharing = std::max(sharing, static_cast<double>(positions[node]));
+      placed.sharing = std::max(placed.sharing, static_cast<double>(positions[node]));
   // A single group on a node reaches a part of the link's rate, so that several positions have more than an equal part.
-  if (sharing > 1 && mesh.size(AxisRole::Tensor) == 1)
-    sharing = std::max(1.0, sharing * topology.networkRate(worst->front()) / cluster.network->bytesPerSecond());
-  return numberOf(*worst, 1 / sharing);
+  if (placed.sharing > 1 && mesh.size(AxisRole::Tensor) == 1)
+    placed.reach = topology.networkRate(worst->front()) / cluster.network->bytesPerSecond();
+  placed.positions = {numberOf(*worst, 1 / std::max(1.0, placed.sharing * placed.reach))};
+}
+
+/// How many stages of a pipeline work at the same time, on average over their work, while so many microbatches pass it
+/// in one direction.
+static double stagesAtWork(int64_t pipeline, int64_t microbatches) {
+  const auto most = static_cast<double>(std::min(pipeline, microbatches)),
+             all = static_cast<double>(pipeline) * static_cast<double>(microbatches),
+             steady = std::abs(static_cast<double>(pipeline - microbatches)) + 1;
+  return (most * most * steady + (most - 1) * most * (2 * most - 1) / 3) / all;
+}
+
+const std::vector<Site> &Sites::positions(const PlanGroup &group) {
+  Placed &found = of(group);
+  if (found.sharing == 1)
+    return found.positions;
+  auto [filled, fresh] = found.filled.try_emplace(group.microbatches);
+  if (fresh) {
+    const double atWork = (stagesAtWork(group.pipeline, group.microbatches) - 1) /
+                          static_cast<double>(group.pipeline - 1), // of the others
+        sharing = std::max(1.0, (1 + atWork * (found.sharing - 1)) * found.reach);
+    const Site all = found.positions.front(), site = numberOf(devices(all), 1 / sharing);
+    if (site != all)
+      full.emplace(site, all);
+    filled->second = {site};
+  }
+  return filled->second;
+}
+
+Site Sites::whenFull(Site site) const {
+  const auto found = full.find(site);
+  return found == full.end() ? site : found->second;
 }
 
 Sites::Placed &Sites::of(const PlanGroup &group) {
@@ -150,7 +181,7 @@ Sites::Placed &Sites::of(const PlanGroup &group) {
   const Positions devices = devicesOf(mesh);
   addLinks(result, mesh, devices);
   if (oneKind()) {
-    result.positions = {spreadSite(mesh, devices)}, result.groups = {{0}}, result.single = {{0}};
+    setSpread(result, mesh, devices), result.groups = {{0}}, result.single = {{0}};
     return result;
   }
   for (const std::vector<uint32_t> &own : devices) {

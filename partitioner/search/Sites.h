@@ -27,12 +27,15 @@ public:
   /// The devices of a site, in the order of a plan's ranks there, of which those along axis tp are next to each other;
   /// empty, for site 0 of devices of one kind: the first devices of the cluster.
   const std::vector<uint32_t> &devices(Site site) const { return all[site]; }
-  const std::vector<Site> &positions(const PlanGroup &group) override { return of(group).positions; }
+  const std::vector<Site> &positions(const PlanGroup &group) override;
   const std::vector<std::vector<Site>> &parts(const PlanGroup &group, int64_t tensor) override;
   /// See above, of the ranks of a split at a site.
   bool replicasApart(const SplitChoice &split, Site site) const;
-  /// The part of the network's rate that a site has, because other positions of the pipeline share its nodes' links.
+  /// The part of the network's rate that a site has, because other positions of the pipeline share its nodes' links
+  /// and work at the same time.
   double networkShare(Site site) const { return networkShares[site]; }
+  /// The site with the same devices of a pipeline that is always full.
+  Site whenFull(Site site) const;
   /// On devices of one kind those that put ranks on other nodes. On several kinds those that put kinds into different
   /// positions of the pipeline; in these axis tp is faster than dp.
   std::vector<Mesh> orders(const Mesh &mesh) const override;
@@ -50,7 +53,11 @@ private:
     GroupLinks slices;     ///< along axis tp, of the receivers
   };
   struct Placed {
-    std::vector<Site> positions;
+    std::vector<Site> positions; ///< when the pipeline is full
+    /// Of the ranks that lie on the most nodes: how many positions use a node's link, and the part of its rate that
+    /// one of them reaches.
+    double sharing = 1, reach = 1;
+    std::map<int64_t, std::vector<Site>> filled; ///< the same as `positions`, by the number of microbatches
     std::vector<std::vector<Site>> groups, single;
     std::map<std::pair<int64_t, int64_t>, Boundary> boundaries; ///< of neighbours
     SharedLinks links;
@@ -61,7 +68,7 @@ private:
   /// Ranks that sum together, while groups of the other ranks of `position` do so, too.
   SumGroup sumGroup(const std::vector<uint32_t> &members, const std::vector<uint32_t> &position);
   using Positions = std::vector<std::vector<uint32_t>>; ///< the devices of each, see devices()
-  Site spreadSite(const Mesh &mesh, const Positions &devices);
+  void setSpread(Placed &placed, const Mesh &mesh, const Positions &devices);
   static Positions devicesOf(const Mesh &mesh);
   /// `slicesFrom`: see Boundary.
   Boundary boundary(const Mesh &mesh, const std::vector<uint32_t> &senders, const std::vector<uint32_t> &receivers,
@@ -79,6 +86,7 @@ private:
   std::optional<double> metrics; ///< seconds, see metricsSeconds
   std::vector<std::vector<uint32_t>> all;
   std::vector<double> networkShares;                        ///< by site
+  std::map<Site, Site> full;                                ///< see whenFull; those that differ
   std::map<std::vector<uint64_t>, Site> numbers;            ///< by what matters of the devices
   std::map<std::pair<AxisSizes, AxisOrder>, Placed> placed; ///< by mesh
 };

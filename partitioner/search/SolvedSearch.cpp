@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -35,7 +36,7 @@ public:
         rows.push_back(std::move(row));
     }
     if (!rows.empty())
-      once = splitOnce();
+      once = groupOnce();
   }
 
   bool isWorthSolving() const { return work < worthSolving * best; }
@@ -43,14 +44,14 @@ public:
   /// What run() measures first.
   std::vector<SplitCosts::Wanted> wanted() const {
     std::vector<SplitCosts::Wanted> first;
-    for (const Site site : input.places->positions(rows.front().group))
-      first.emplace_back(once, site);
+    for (const Site site : input.places->positions(once))
+      first.emplace_back(once.split, site);
     return first;
   }
 
   void run() {
-    constexpr int most = 3; // groups in a row that are no better than the best of the mesh
-    if (!costsOnce(Recomputation::None)) { // the solver finds nothing better than default shardings
+    constexpr int most = 3;                      // groups in a row that are no better than the best of the mesh
+    if (!costsOnce(once, Recomputation::None)) { // the solver finds nothing better than default shardings
       for (Row &row : rows)
         drop(row, outcome.counts.prunedByBound);
       return;
@@ -58,15 +59,22 @@ public:
     for (Row &row : rows)
       bound(row);
     std::ranges::stable_sort(rows, {}, [](const Row &row) { return std::pair(row.bound, row.group.split.zero); });
+    constexpr double gain = 1.05; // of ZeRO, where a plan fits without it
     double own = INFINITY;
     int failed = 0;
+    std::map<std::pair<int64_t, Recomputation>, double> without; // by rows: seconds without ZeRO
     for (size_t r = 0; r < rows.size() && failed < most && rows[r].bound < best; ++r) {
       throwIfStopped(input.stops);
+      const SplitChoice &split = rows[r].group.split;
       if (rows[r].schedules.empty() || fitsWithLess(rows[r].group))
         continue;
+      const auto less = without.find({split.rows, split.recompute});
+      if (split.zero > 0 && less != without.end() && less->second > gain * own)
+        continue;
       prepareFrom(r);
-      const double before = own;
-      estimate(rows[r], own);
+      const double before = own, seconds = estimate(rows[r], own);
+      if (split.zero == 0 && seconds < INFINITY)
+        without[{split.rows, split.recompute}] = seconds;
       failed = own < before ? 0 : failed + 1;
     }
     leave();
@@ -97,51 +105,51 @@ private:
     row.schedules.clear();
   }
 
-  /// The split that is solved, and measured first: with few microbatches, but on a pipeline enough to fill it.
-  SplitChoice splitOnce() const {
-    const auto order = [](const Row &row) {
-      const int64_t microbatches = row.group.microbatches, pipeline = row.group.pipeline;
-      const bool enough = pipeline == 1 || microbatches >= 4 * pipeline;
-      return std::pair(!enough, enough ? microbatches : -microbatches);
+  /// The group that is solved, and measured first: of those whose microbatches just fill the pipeline, and of those
+  /// with fewer, the one that computes least while it fills and empties. Small models do not gain from microbatches.
+  PlanGroup groupOnce() const {
+    int64_t most = std::numeric_limits<int64_t>::max();
+    for (const Row &row : rows)
+      if (row.group.pipeline == 1 || row.group.microbatches >= 4 * row.group.pipeline)
+        most = std::min(most, row.group.microbatches);
+    const auto order = [&](const Row &row) {
+      const auto microbatches = static_cast<double>(row.group.microbatches);
+      const double filled = row.bound * (microbatches + static_cast<double>(row.group.pipeline - 1)) / microbatches;
+      return std::tuple(row.group.microbatches > most, filled, microbatches);
     };
-    SplitChoice split = std::ranges::min_element(rows, {}, order)->group.split;
-    split.zero = 0, split.recompute = Recomputation::None;
-    return split;
+    PlanGroup group = std::ranges::min_element(rows, {}, order)->group;
+    group.split.zero = 0, group.split.recompute = Recomputation::None;
+    return group;
   }
 
-  SplitChoice onceWith(Recomputation recompute) const {
-    SplitChoice split = once;
+  /// The costs of that group with another recomputation, at the sites of a group of the mesh; nothing if they cannot be
+  /// measured.
+  const std::optional<Positions> &costsOnce(const PlanGroup &group, Recomputation recompute) {
+    const std::vector<Site> &sites = input.places->positions(group);
+    const auto [found, fresh] = costs.try_emplace({recompute, sites});
+    if (!fresh)
+      return found->second;
+    SplitChoice split = once.split;
     split.recompute = recompute;
-    return split;
-  }
-
-  std::optional<Positions> measured(Recomputation recompute) const {
     Positions positions;
-    for (const Site site : input.places->positions(rows.front().group)) {
-      const SiteCosts *use = input.costs->of(onceWith(recompute), site);
+    for (const Site site : sites) {
+      const SiteCosts *use = input.costs->of(split, site);
       if (!use)
-        return std::nullopt;
+        return found->second;
       positions.push_back(*use);
     }
-    return positions;
-  }
-
-  const std::optional<Positions> &costsOnce(Recomputation recompute) {
-    const auto [found, fresh] = costs.try_emplace(recompute);
-    if (fresh)
-      found->second = measured(recompute);
-    return found->second;
+    return found->second = std::move(positions);
   }
 
   /// About the costs of a group; nothing if they cannot be measured.
   std::optional<Positions> scaled(const PlanGroup &group, Recomputation recompute) {
-    std::optional<Positions> positions = costsOnce(recompute);
+    std::optional<Positions> positions = costsOnce(group, recompute);
     if (positions)
       for (SiteCosts &site : *positions)
-        site = withZero(withRows(std::move(site),
-                                 static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(once.rowsOfRank()),
-                                 1),
-                        group.split.zero, group.split.data);
+        site = withZero(
+            withRows(std::move(site),
+                     static_cast<double>(group.split.rowsOfRank()) / static_cast<double>(once.split.rowsOfRank()), 1),
+            group.split.zero, group.split.data);
     return positions;
   }
 
@@ -218,12 +226,16 @@ private:
     input.costs->prepare(wanted);
   }
 
-  void estimate(Row &row, double &own) {
+  /// The least seconds of its plans, as far as they are not above the best plan's, or a bound; infinite if none fits.
+  double estimate(Row &row, double &own) {
     const PlanGroup &group = row.group;
     const auto positions = measurePositions(input, group, recomputeOf(group));
-    if (!positions)
-      return drop(row, outcome.counts.refused);
+    if (!positions) {
+      drop(row, outcome.counts.refused);
+      return INFINITY;
+    }
     bool all = true;
+    double least = INFINITY;
     const Estimator estimator = estimatorOf(input, group, *positions);
     const double sums = secondsWithSums(group, positions->front()->front().costs, true);
     while (!row.schedules.empty()) {
@@ -231,13 +243,13 @@ private:
       if (const double lower = std::max(estimator.lowest(schedule), sums); lower >= best) {
         ++outcome.counts.prunedByBound;
         outcome.lowest = std::min(outcome.lowest, lower);
-        own = std::min(own, lower);
+        least = std::min(least, lower);
       } else {
         FastestPlan found = fastestOf(input, group, schedule, best, [](const auto &...) { return 0.0; });
         all &= found.allFit;
         if (found.plan) {
           ++outcome.counts.evaluated;
-          own = std::min(own, found.plan->estimate.seconds), best = std::min(best, own);
+          least = std::min(least, found.plan->estimate.seconds), best = std::min(best, least);
           outcome.candidates.push_back(std::move(*found.plan));
         } else
           ++outcome.counts.prunedByMemory;
@@ -246,6 +258,8 @@ private:
     }
     if (all)
       allFit.push_back(group);
+    own = std::min(own, least);
+    return least;
   }
 
   const SearchInput &input;
@@ -253,8 +267,8 @@ private:
   SearchOutcome &outcome;
   std::vector<Row> rows;
   double work = INFINITY; ///< seconds, the least of any group
-  SplitChoice once;       ///< see splitOnce
-  std::map<Recomputation, std::optional<Positions>> costs;
+  PlanGroup once;         ///< see groupOnce
+  std::map<std::pair<Recomputation, std::vector<Site>>, std::optional<Positions>> costs; ///< see costsOnce
   std::vector<PlanGroup> allFit;
 };
 

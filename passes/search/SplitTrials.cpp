@@ -1,6 +1,7 @@
 #include "passes/search/SplitTrials.h"
 
 #include "partitioner/search/FoundDecisions.h"
+#include "partitioner/search/ScaledCosts.h"
 #include "passes/rewrite/Parallel.h"
 #include "runtime/plan/plan_generated.h"
 
@@ -17,6 +18,7 @@ using partitioner::SplitChoice;
 /// What a problem depends on: the solution for the rows that are asked for first is taken for any others, too, as for
 /// any stage of ZeRO and recomputation.
 partitioner::SplitCosts::Wanted SplitTrials::problemOf(SplitChoice split, Site site) {
+  site = sites.whenFull(site);
   split.rows = solvedRows.try_emplace({split.data, split.tensor, site}, split.rows).first->second;
   split.zero = 0, split.recompute = partitioner::Recomputation::None;
   return {split, site};
@@ -38,13 +40,13 @@ TrialChoice SplitTrials::choiceOf(const SplitChoice &split, Site site) {
 }
 
 std::map<TrialChoice, std::shared_ptr<const PlanFile>> &SplitTrials::trialsAt(Site site, bool solved) {
-  return solved ? solvedTrials[site] : job.cache->trials;
+  return solved ? solvedTrials[sites.whenFull(site)] : job.cache->trials;
 }
 
-Cluster SplitTrials::clusterAt(Site site) const {
+Cluster SplitTrials::clusterWith(double networkShare) const {
   Cluster shared = job.cluster;
-  if (sites.networkShare(site) != 1)
-    shared.network->gbPerS *= sites.networkShare(site);
+  if (networkShare != 1)
+    shared.network->gbPerS *= networkShare;
   return shared;
 }
 
@@ -70,7 +72,20 @@ const SiteCosts *SplitTrials::of(const SplitChoice &split, Site site) {
 
 /// The costs of the layers in a trial plan whose ranks lie at a site. `dataRanks`: see measureLayers.
 SiteCosts SplitTrials::costsAt(Site site, const PlanFile &trial, int64_t dataRanks) const {
-  return partitioner::measureLayers(trial.plan(), clusterAt(site), sites.devices(site), dataRanks);
+  const auto with = [&](double share) {
+    return partitioner::measureLayers(trial.plan(), clusterWith(share), sites.devices(site), dataRanks);
+  };
+  const double busy = 1 / sites.networkShare(site); // positions
+  if (busy == 1)
+    return with(1);
+  const auto passes = [](const SiteCosts &costs) {
+    return costs.front().costs.total.forward + costs.front().costs.total.backward;
+  };
+  // Positions take turns at the link while the others compute: together they take no longer than the link is busy.
+  const SiteCosts alone = with(1), equal = with(1 / busy);
+  const double seconds = passes(alone), network = std::max(0.0, passes(equal) - seconds) / (busy - 1),
+               waits = std::max(0.0, busy * network - seconds);
+  return partitioner::withEndsOf(with(network > 0 ? network / (network + waits) : 1), equal);
 }
 
 /// Of values that stages may send to others: a rank may have more of one than with default shardings.
@@ -96,7 +111,7 @@ void SplitTrials::prepare(const std::vector<Wanted> &wanted) {
   std::vector<std::pair<TrialChoice, Site>> choices; // the sites matter where shardings are solved
   std::vector<Wanted> problems;
   for (const auto &[split, site] : wanted) {
-    const std::pair choice(choiceOf(split, site), split.solved ? site : Site{0});
+    const std::pair choice(choiceOf(split, site), split.solved ? sites.whenFull(site) : Site{0});
     if (measured.contains({split, site}) || trialsAt(site, split.solved).contains(choice.first) ||
         llvm::is_contained(choices, choice))
       continue;
@@ -256,7 +271,7 @@ std::optional<partitioner::ShardingProblem> SplitTrials::problemWith(const Split
 partitioner::LayoutsToSolve SplitTrials::toSolve(const SplitChoice &split, const std::vector<Site> &where) const {
   std::vector<partitioner::LayoutDevices> places;
   for (const Site site : where)
-    places.push_back({clusterAt(site), sites.devices(site)});
+    places.push_back({clusterWith(sites.networkShare(site)), sites.devices(site)});
   const PlanRequest &request = job.request;
   const double microbatches = static_cast<double>(request.batch) / static_cast<double>(split.rows),
                positions = static_cast<double>(job.asked.devices) / static_cast<double>(split.data * split.tensor);

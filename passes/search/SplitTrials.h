@@ -39,7 +39,7 @@ private:
   Wanted problemOf(partitioner::SplitChoice split, partitioner::Site site);
   TrialChoice choiceOf(const partitioner::SplitChoice &split, partitioner::Site site);
   std::map<TrialChoice, std::shared_ptr<const PlanFile>> &trialsAt(partitioner::Site site, bool solved);
-  partitioner::Cluster clusterAt(partitioner::Site site) const;
+  partitioner::Cluster clusterWith(double networkShare) const;
   partitioner::SiteCosts costsAt(partitioner::Site site, const PlanFile &trial, int64_t dataRanks) const;
   void setSentShares(const partitioner::SplitChoice &split, partitioner::Site site, partitioner::SiteCosts &costs);
   CompileOptions optionsOf(const partitioner::SplitChoice &split) const;
