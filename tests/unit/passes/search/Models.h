@@ -12,10 +12,11 @@ struct Block : Module {
   LayerNorm norm1, norm2;
   Linear qkv, projection, up, down;
   Block(Module &parent, std::string name, int64_t width, int64_t heads)
-      : Module(parent, std::move(name)), heads(heads), headDim(width / heads), norm1{*this, "norm1", width},
-        norm2{*this, "norm2", width}, qkv{*this, "qkv", width, 3 * width},
-        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width},
-        down{*this, "down", 4 * width, width} {}
+      : Module(parent, std::move(name)), heads(heads),
+        headDim(width / heads), norm1{*this, "norm1", width}, norm2{*this, "norm2", width}, qkv{*this, "qkv", width,
+                                                                                                3 * width},
+        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width}, down{*this, "down", 4 * width,
+                                                                                               width} {}
   Tensor forward(Tensor x) {
     const int64_t b = x.size(0), t = x.size(1);
     Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, heads, headDim});
@@ -28,10 +29,11 @@ struct Block : Module {
 
 struct Gpt : Module {
   Embedding embed, positions;
-  ModuleList<Block> blocks{*this, "blocks"};
+  ModuleList<Block> blocks;
   LayerNorm norm;
-  Gpt(int layers, int64_t width, int64_t heads, int64_t context, int64_t vocab)
-      : embed{*this, "embed", vocab, width}, positions{*this, "positions", context, width}, norm{*this, "norm", width} {
+  Gpt(int layers, int64_t width, int64_t heads, int64_t context, int64_t vocab, const std::string &name = "blocks")
+      : embed{*this, "embed", vocab, width}, positions{*this, "positions", context, width}, blocks{*this, name},
+        norm{*this, "norm", width} {
     for (int i = 0; i < layers; ++i)
       blocks.emplace(width, heads);
   }
@@ -39,9 +41,10 @@ struct Gpt : Module {
 };
 
 struct Mlp : Module {
-  ModuleList<Linear> layers{*this, "layers"};
+  ModuleList<Linear> layers;
   Linear head;
-  explicit Mlp(const std::vector<int64_t> &widths) : head{*this, "head", widths.back(), 10} {
+  explicit Mlp(const std::vector<int64_t> &widths, const std::string &name = "layers")
+      : layers{*this, name}, head{*this, "head", widths.back(), 10} {
     for (size_t i = 0; i < widths.size(); ++i)
       layers.emplace(i == 0 ? 784 : widths[i - 1], widths[i]);
   }
