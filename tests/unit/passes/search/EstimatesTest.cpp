@@ -144,6 +144,7 @@ void compare(size_t each, unsigned seed) {
              << rankCorrelation(drawn) << ", median error of memory " << median(memory));
   CHECK(drawn.size() == 6 * each);
   CHECK(median(errors) < 0.05);
+  CHECK(std::accumulate(errors.begin(), errors.end(), 0.0) < 0.07 * static_cast<double>(errors.size()));
   CHECK(median(memory) < 0.05);
   CHECK(rankCorrelation(drawn) > 0.95);
 }
