@@ -114,6 +114,10 @@ std::vector<std::vector<int64_t>> Sites::nodesOf(const Mesh &mesh) const {
   return nodes;
 }
 
+/// The part of a link that each of so many positions has that send at the same time. `reach`: the part of its rate that
+/// one alone reaches.
+static double shareOfLink(double positions, double reach) { return 1 / std::max(1.0, positions * reach); }
+
 /// Of devices of one kind: the position whose ranks lie on the most nodes, for which the others wait.
 void Sites::setSpread(Placed &placed, const Mesh &mesh, const Positions &devices) {
   placed.positions = {0};
@@ -138,7 +142,7 @@ void Sites::setSpread(Placed &placed, const Mesh &mesh, const Positions &devices
   // A single group on a node reaches a part of the link's rate, so that several positions have more than an equal part.
   if (placed.sharing > 1 && mesh.size(AxisRole::Tensor) == 1)
     placed.reach = topology.networkRate(worst->front()) / cluster.network->bytesPerSecond();
-  placed.positions = {numberOf(*worst, 1 / std::max(1.0, placed.sharing * placed.reach))};
+  placed.positions = {numberOf(*worst, shareOfLink(placed.sharing, placed.reach))};
 }
 
 /// How many stages of a pipeline work at the same time, on average over their work, while so many microbatches pass it
@@ -156,10 +160,10 @@ const std::vector<Site> &Sites::positions(const PlanGroup &group) {
     return found.positions;
   auto [filled, fresh] = found.filled.try_emplace(group.microbatches);
   if (fresh) {
-    const double atWork = (stagesAtWork(group.pipeline, group.microbatches) - 1) /
-                          static_cast<double>(group.pipeline - 1), // of the others
-        sharing = std::max(1.0, (1 + atWork * (found.sharing - 1)) * found.reach);
-    const Site all = found.positions.front(), site = numberOf(devices(all), 1 / sharing);
+    const double others =
+        (stagesAtWork(group.pipeline, group.microbatches) - 1) / static_cast<double>(group.pipeline - 1); // at work
+    const Site all = found.positions.front(),
+               site = numberOf(devices(all), shareOfLink(1 + others * (found.sharing - 1), found.reach));
     if (site != all)
       full.emplace(site, all);
     filled->second = {site};

@@ -72,10 +72,11 @@ public:
       if (split.zero > 0 && less != without.end() && less->second > gain * own)
         continue;
       prepareFrom(r);
-      const double before = own, seconds = estimate(rows[r], own);
+      const double seconds = estimate(rows[r]);
       if (split.zero == 0 && seconds < INFINITY)
         without[{split.rows, split.recompute}] = seconds;
-      failed = own < before ? 0 : failed + 1;
+      failed = seconds < own ? 0 : failed + 1;
+      own = std::min(own, seconds);
     }
     leave();
   }
@@ -227,7 +228,7 @@ private:
   }
 
   /// The least seconds of its plans, as far as they are not above the best plan's, or a bound; infinite if none fits.
-  double estimate(Row &row, double &own) {
+  double estimate(Row &row) {
     const PlanGroup &group = row.group;
     const auto positions = measurePositions(input, group, recomputeOf(group));
     if (!positions) {
@@ -258,7 +259,6 @@ private:
     }
     if (all)
       allFit.push_back(group);
-    own = std::min(own, least);
     return least;
   }
 

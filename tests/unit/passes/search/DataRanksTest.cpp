@@ -84,4 +84,5 @@ TEST_CASE("the plan of two ranks along axis dp tells the costs of more") {
   CHECK(found.beginWork == Approx(right.beginWork).margin(0.01 * step));
   CHECK(found.endWork == Approx(right.endWork).margin(0.01 * step));
   CHECK(found.endOthers == Approx(right.endOthers).margin(0.01 * step));
+  CHECK(found.metrics == Approx(right.metrics).margin(0.01 * step));
 }

@@ -12,11 +12,10 @@ struct Block : Module {
   LayerNorm norm1, norm2;
   Linear qkv, projection, up, down;
   Block(Module &parent, std::string name, int64_t width, int64_t heads)
-      : Module(parent, std::move(name)), heads(heads),
-        headDim(width / heads), norm1{*this, "norm1", width}, norm2{*this, "norm2", width}, qkv{*this, "qkv", width,
-                                                                                                3 * width},
-        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width}, down{*this, "down", 4 * width,
-                                                                                               width} {}
+      : Module(parent, std::move(name)), heads(heads), headDim(width / heads), norm1{*this, "norm1", width},
+        norm2{*this, "norm2", width}, qkv{*this, "qkv", width, 3 * width},
+        projection{*this, "projection", width, width}, up{*this, "up", width, 4 * width},
+        down{*this, "down", 4 * width, width} {}
   Tensor forward(Tensor x) {
     const int64_t b = x.size(0), t = x.size(1);
     Tensor packed = reshape(qkv(norm1(x)), {b, t, 3, heads, headDim});

@@ -7,9 +7,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <fmt/format.h>
-#include <sstream>
 
 using namespace cleave;
 using namespace cleave::partitioner;
@@ -35,35 +32,28 @@ std::vector<Mesh> meshesOf(int64_t ranks) {
   return all;
 }
 
-void compare(unsigned first, unsigned count) {
-  for (unsigned seed = first; seed < first + count; ++seed) {
-    SearchCase drawn(seed);
-    const passes::FoundStrategy found = drawn.found();
-    double best = found.record->step;
-    std::string which = "none";
-    const int64_t ranks = drawn.request.toSearch->devices;
-    for (const Mesh &mesh : meshesOf(ranks)) {
-      drawn.request.toSearch->pins.mesh = mesh;
-      try {
-        if (const double step = drawn.found().record->step; step < best)
-          best = step, which = meshText(mesh);
-      } catch (const Error &) { // the mesh does not suit the model, or no plan fits
-      }
+void compare(unsigned seed) {
+  SearchCase drawn(seed);
+  const passes::FoundStrategy found = drawn.found();
+  double best = found.record->step;
+  std::string which = "none";
+  const int64_t ranks = drawn.request.toSearch->devices;
+  for (const Mesh &mesh : meshesOf(ranks)) {
+    drawn.request.toSearch->pins.mesh = mesh;
+    try {
+      if (const double step = drawn.found().record->step; step < best)
+        best = step, which = meshText(mesh);
+    } catch (const Error &) { // the mesh does not suit the model, or no plan fits
     }
-    INFO("seed " << seed << ": " << drawn.what << ": " << 1e3 * found.record->step << " ms, bound "
-                 << 1e3 * found.record->lower << ", " << meshText(found.strategy.mesh) << "; " << 1e3 * best
-                 << " with the mesh " << which);
-    CHECK(best >= 0.999 * found.record->step);
-    fmt::print(stderr, "{}: {:.3f} of {:.3f} ms\n", seed, best / found.record->step, 1e3 * found.record->step);
   }
+  INFO("seed " << seed << ": " << drawn.what << ": " << 1e3 * found.record->step << " ms, bound "
+               << 1e3 * found.record->lower << ", " << meshText(found.strategy.mesh) << "; " << 1e3 * best
+               << " with the mesh " << which);
+  CHECK(best >= 0.999 * found.record->step);
+  fmt::print(stderr, "{}: {:.3f} of {:.3f} ms\n", seed, best / found.record->step, 1e3 * found.record->step);
 }
 
 } // namespace
 
-/// Takes about a minute for each model: run by hand, by its name. CLEAVE_SEARCH_SEEDS="FIRST COUNT" draws others.
-TEST_CASE("no pinned mesh of 23 models is faster", "[.]") {
-  unsigned first = 0, count = 23;
-  if (const char *seeds = std::getenv("CLEAVE_SEARCH_SEEDS"))
-    std::istringstream(seeds) >> first >> count;
-  compare(first, count);
-}
+/// Takes about a minute for each model: run by hand, by its name. See forEachSeed for others.
+TEST_CASE("no pinned mesh of 23 models is faster", "[.]") { forEachSeed(23, compare); }

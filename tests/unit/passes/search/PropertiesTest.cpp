@@ -3,8 +3,6 @@
 #include "partitioner/simulate/Simulate.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <sstream>
 
 using namespace cleave;
 using namespace cleave::partitioner;
@@ -25,7 +23,7 @@ double searchedOn(SearchCase &drawn, const DrawnCluster &other) {
   return step;
 }
 
-void check(unsigned seed) {
+void checkProperties(unsigned seed) {
   constexpr double same = 1.001;
   SearchCase drawn(seed);
   const passes::FoundStrategy found = drawn.found();
@@ -33,8 +31,7 @@ void check(unsigned seed) {
   INFO("seed " << seed << ": " << drawn.what << ": " << 1e3 * step << " ms, " << meshText(found.strategy.mesh));
 
   // The names of layers say nothing.
-  if (SearchCase named(seed, "a_longer_name"); true)
-    CHECK(named.found().record->step == step);
+  CHECK(SearchCase(seed, "a_longer_name").found().record->step == step);
 
   // None of the plans that differ in one decision is faster.
   for (const passes::Alternative &other : passes::alternativesTo(drawn.trace(), drawn.request, found.strategy))
@@ -55,15 +52,7 @@ void check(unsigned seed) {
 
 } // namespace
 
-TEST_CASE("a search finds as much on other clusters, with other names, and beside its plan") { check(10); }
+TEST_CASE("a search finds as much on other clusters, with other names, and beside its plan") { checkProperties(10); }
 
-/// Takes about half a minute for each model: run by hand, by its name. CLEAVE_SEARCH_SEEDS="FIRST COUNT" draws others.
-TEST_CASE("what is found for many models has these properties", "[.]") {
-  unsigned first = 0, count = 20;
-  if (const char *seeds = std::getenv("CLEAVE_SEARCH_SEEDS"))
-    std::istringstream(seeds) >> first >> count;
-  for (unsigned seed = first; seed < first + count; ++seed) {
-    check(seed);
-    fmt::print(stderr, "{}\n", seed);
-  }
-}
+/// Takes about half a minute for each model: run by hand, by its name. See forEachSeed for others.
+TEST_CASE("what is found for many models has these properties", "[.]") { forEachSeed(20, checkProperties); }

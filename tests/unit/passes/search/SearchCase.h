@@ -5,9 +5,11 @@
 #include "passes/search/StrategySearch.h"
 #include "runtime/plan/plan_generated.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <tuple>
 
 namespace cleave::test {
@@ -93,14 +95,20 @@ private:
       return drawn;
     };
     const Optimizer optimizer = random() % 2 ? Optimizer(Adam{.lr = 1e-3}) : Optimizer(Sgd{.lr = 0.1, .momentum = 0.9});
+    const auto keep = [&](auto made, const char *name) {
+      model = makeModel(*made, name);
+      root = std::move(made);
+    };
+    const auto ofPictures = [&](const char *kind, const std::vector<int64_t> &drawn, std::vector<int64_t> rows) {
+      config = {.data = Mnist{}, .loss = crossEntropy, .optimizer = optimizer, .batch = devices * one(random, rows)};
+      what = fmt::format("{} {}, batch {} on {}", kind, fmt::join(drawn, ","), config.batch, what);
+    };
     switch (random() % 3) {
     case 0: {
       const int64_t heads = one<int64_t>(random, {4, 8, 12}), width = heads * 64,
                     vocab = one<int64_t>(random, {256, 8192}), context = one<int64_t>(random, {128, 256, 512});
       const int layers = one<int>(random, {1, 2, 3, 5, 12});
-      auto gpt = std::make_unique<Gpt>(layers, width, heads, context, vocab, layerNames);
-      model = makeModel(*gpt, "gpt");
-      root = std::move(gpt);
+      keep(std::make_unique<Gpt>(layers, width, heads, context, vocab, layerNames), "gpt");
       config = {.data = Text{.context = context, .vocab = vocab},
                 .optimizer = optimizer,
                 .batch = devices * one<int64_t>(random, {1, 2, 4, 8})};
@@ -110,29 +118,26 @@ private:
     }
     case 1: {
       const std::vector<int64_t> drawn = widths({512, 1024, 4096, 32768}, 6);
-      auto mlp = std::make_unique<Mlp>(drawn, layerNames);
-      model = makeModel(*mlp, "mlp");
-      root = std::move(mlp);
-      config = {.data = Mnist{},
-                .loss = crossEntropy,
-                .optimizer = optimizer,
-                .batch = devices * one<int64_t>(random, {8, 64, 512})};
-      what = fmt::format("mlp {}, batch {} on {}", fmt::join(drawn, ","), config.batch, what);
+      keep(std::make_unique<Mlp>(drawn, layerNames), "mlp");
+      ofPictures("mlp", drawn, {8, 64, 512});
       break;
     }
     default: {
       const std::vector<int64_t> drawn = widths({8, 32, 64, 128}, 5);
-      auto conv = std::make_unique<DrawnConv>(drawn, layerNames);
-      model = makeModel(*conv, "conv");
-      root = std::move(conv);
-      config = {.data = Mnist{},
-                .loss = crossEntropy,
-                .optimizer = optimizer,
-                .batch = devices * one<int64_t>(random, {8, 64})};
-      what = fmt::format("conv {}, batch {} on {}", fmt::join(drawn, ","), config.batch, what);
+      keep(std::make_unique<DrawnConv>(drawn, layerNames), "conv");
+      ofPictures("conv", drawn, {8, 64});
     }
     }
   }
 };
+
+/// Calls fn(seed) for `count` seeds, or for those of CLEAVE_SEARCH_SEEDS="FIRST COUNT".
+template <class F> void forEachSeed(unsigned count, F fn) {
+  unsigned first = 0;
+  if (const char *seeds = std::getenv("CLEAVE_SEARCH_SEEDS"))
+    std::istringstream(seeds) >> first >> count;
+  for (unsigned seed = first; seed < first + count; ++seed)
+    fn(seed);
+}
 
 } // namespace cleave::test
